@@ -7,31 +7,17 @@ import (
 	"slices"
 	"strings"
 
-	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
-// imagesOf are the images that a node has before Kubernetes starts there. CoreDNS is among them
-// everywhere: the appliance may be switched off when a name server moves to another node.
+// imagesOf are the images that a node has before Kubernetes starts there.
 func imagesOf(controlPlane bool) []string {
-	at := func(name, tag string) string { return assets.ImageDomain + "/" + name + ":" + tag }
-	images := []string{
-		manifest.NodeImage, // the largest layer: kube-proxy and the control plane have it too
-		at("kube-proxy", assets.KubernetesVersion),
-		at("pause", assets.PauseVersion),
-		at("coredns", assets.CoreDNSVersion),
-	}
 	if controlPlane {
-		images = append(images,
-			at("kube-apiserver", assets.KubernetesVersion),
-			at("kube-controller-manager", assets.KubernetesVersion),
-			at("kube-scheduler", assets.KubernetesVersion),
-			at("etcd", assets.EtcdVersion))
+		return manifest.ControlPlaneImages()
 	}
-
-	return images
+	return manifest.WorkerImages()
 }
 
 // Labels of an image in containerd. Pinned: the kubelet does not collect it.

@@ -16,6 +16,9 @@ sources=/etc/apt/sources.list.d/firstlight.sources
 init=/run/kubeadm/kubeadm.yaml
 join=/run/kubeadm/kubeadm-join-config.yaml
 
+# say writes to the log of cloud-init what is begun, and when.
+say() { echo "node-setup $(date -u +%FT%T.%3NZ) $*"; }
+
 # appliance prints the address that answers. cloud-init runs this once: it waits for as long as it takes.
 appliance() {
 	while :; do
@@ -67,6 +70,25 @@ get() {
 	until apt-get --quiet $only update &&
 		apt-get --quiet --yes --no-install-recommends $only install "$@"; do
 		sleep 5
+	done
+}
+
+# isControlPlane reports whether kubeadm is to make the machine one.
+isControlPlane() { [ -e $init ] || grep -qs '^controlPlane:' $join; }
+
+# pull gets images while packages are installed: kubeadm and the kubelet find them, and get what is missing themselves.
+# The first one has the layer that others share. Where containerd comes with the packages, or they start it again with
+# its new configuration, what could not be had is asked for again.
+pull() {
+	get="timeout 600 ctr --namespace k8s.io images pull --hosts-dir /etc/containerd/certs.d"
+	first=$1
+	shift
+	for try in 1 2 3 4 5; do
+		if $get "$first" >/dev/null && printf '%s\n' "$@" | xargs -n 1 -P 3 $get >/dev/null; then
+			say "images are there"
+			return
+		fi
+		sleep 2
 	done
 }
 
@@ -145,16 +167,26 @@ network() {
 
 case "${1:-}" in
 install)
+	say "looking for the appliance"
 	appliance=$(appliance)
 	trust "$appliance"
 	address "$appliance"
 	patches
 	weight
 	proxy
-	get kubelet kubeadm kubectl
+	packages="kubelet kubeadm kubectl" images="{{.WorkerImages}}"
+	if isControlPlane; then
+		packages="$packages firstlight-node" images="{{.ControlPlaneImages}}"
+	fi
+	say "installing packages and images"
+	pull $images &
+	get $packages
+	say "packages are there"
+	wait
 	;;
 float)
-	get firstlight-node
+	command -v firstlight-node >/dev/null || get firstlight-node
+	say "letting the endpoint float"
 	mkdir -p $own
 	echo "ENDPOINT=$(endpoint)" >$own/float
 	systemctl enable --now firstlight-float.service
@@ -162,9 +194,11 @@ float)
 network)
 	[ -e $init ] || exit 0
 	export KUBECONFIG=/etc/kubernetes/admin.conf
+	say "making the network"
 	until names && network | kubectl apply -f -; do
 		sleep 2
 	done
+	say "the network is made"
 	;;
 *)
 	echo "usage: node-setup install | float | network" >&2

@@ -78,6 +78,9 @@ func Render(a Appliance) ([]byte, error) {
 		"Suite":        packages.Suite,
 		"Patches":      patches(),
 
+		"WorkerImages":       strings.Join(manifest.WorkerImages(), " "),
+		"ControlPlaneImages": strings.Join(manifest.ControlPlaneImages(), " "),
+
 		"SmallNode":     manifest.SmallNode,
 		"ServiceWeight": manifest.ServiceWeight,
 	})

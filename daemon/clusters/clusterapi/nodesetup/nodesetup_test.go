@@ -90,10 +90,11 @@ kind: JoinConfiguration
 // The second of the appliance's addresses answers, and the machine has no default route.
 func TestInstallPointsAMachineAtTheAppliance(t *testing.T) {
 	m := newMachine(t, map[string]string{
-		"timeout":   `case "$4" in *10.10.110.1/6180) ;; *) exit 1 ;; esac`,
+		"timeout":   `case "$*" in *"ctr "*) shift; exec "$@" ;; *10.10.110.1/6180) ;; *) exit 1 ;; esac`,
 		"systemctl": "",
 		"apt-get":   `[ -e ` + "$0.tried" + ` ] || { touch $0.tried; exit 100; }`,
 		"sleep":     "",
+		"ctr":       `[ -e ` + "$0.tried" + ` ] || { touch $0.tried; exit 1; }`,
 		"nproc":     "echo 2",
 		"ip":        `case "$*" in *"get 10.10.110.1") echo "10.10.110.1 dev eth0 src 10.10.110.17 uid 0" ;; esac`,
 	})
@@ -114,7 +115,12 @@ func TestInstallPointsAMachineAtTheAppliance(t *testing.T) {
 	const only = " -o Dir::Etc::sourcelist=/etc/apt/sources.list.d/firstlight.sources -o Dir::Etc::sourceparts=- "
 	calls := m.read("calls")
 	assert.Equal(t, 2, strings.Count(calls, only+"-o DPkg::Lock::Timeout=600 update\n"), "it gave up, or asked elsewhere: %s", calls)
-	assert.Contains(t, calls, " install kubelet kubeadm kubectl\n")
+	assert.Contains(t, calls, " install kubelet kubeadm kubectl firstlight-node\n", "one run of apt has all that a control plane needs")
+	const pull = "ctr --namespace k8s.io images pull --hosts-dir " + "/etc/containerd/certs.d "
+	assert.Equal(t, 2, strings.Count(calls, pull+manifest.NodeImage+"\n"), "it gave up when containerd was started again: %s", calls)
+	for _, image := range manifest.ControlPlaneImages()[1:] {
+		assert.Equal(t, 1, strings.Count(calls, pull+image+"\n"), image)
+	}
 	assert.Contains(t, calls, "systemctl set-property system.slice CPUWeight=20\n")
 	assert.Equal(t, manifest.PatientKubelet, m.read("etc/firstlight/patches/kubeletconfiguration+merge.yaml"))
 	for _, part := range manifest.StaticPods() {
@@ -130,6 +136,7 @@ func TestInstallPointsAMachineAtTheAppliance(t *testing.T) {
 func TestInstallLeavesAddressesToADefaultRoute(t *testing.T) {
 	m := newMachine(t, map[string]string{
 		"timeout": "", "systemctl": "", "apt-get": "", "nproc": "echo 8", "ip": `echo default via 172.22.0.1 dev eth0`,
+		"ctr": "",
 	})
 	m.write("run/kubeadm/kubeadm-join-config.yaml", joinFile)
 	out, err := m.run("install")
@@ -137,6 +144,23 @@ func TestInstallLeavesAddressesToADefaultRoute(t *testing.T) {
 	assert.Equal(t, joinFile, m.read("run/kubeadm/kubeadm-join-config.yaml"))
 	assert.NoFileExists(t, filepath.Join(m.root, "etc/default/kubelet"))
 	assert.NotContains(t, m.read("calls"), "CPUWeight", "it has processors for all")
+}
+
+// A worker gets what a worker runs, and one that has no images yet is a node all the same.
+func TestAWorkerGetsItsImages(t *testing.T) {
+	m := newMachine(t, map[string]string{
+		"timeout": `case "$*" in *"ctr "*) shift; exec "$@" ;; esac`, "systemctl": "", "apt-get": "", "sleep": "", "nproc": "echo 8",
+		"ip": `echo default via 172.22.0.1 dev eth0`, "ctr": `case "$*" in *pause*) exit 1 ;; esac`,
+	})
+	m.write("run/kubeadm/kubeadm-join-config.yaml", strings.ReplaceAll(joinFile, "controlPlane:\n  localAPIEndpoint: {}\n", ""))
+	out, err := m.run("install")
+	require.NoError(t, err, out)
+
+	calls := m.read("calls")
+	assert.Contains(t, calls, " install kubelet kubeadm kubectl\n")
+	assert.Equal(t, 5, strings.Count(calls, manifest.NodeImage+"\n"))
+	assert.NotContains(t, calls, "/etcd:")
+	assert.NotContains(t, out, "images are there")
 }
 
 func TestFloatTakesTheEndpointThatKubeadmHas(t *testing.T) {
