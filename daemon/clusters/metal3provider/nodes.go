@@ -30,28 +30,43 @@ const (
 	suffixNetworkData = "-networkdata"
 )
 
+// soonest is how soon a Node is looked for again.
+const soonest = 2 * time.Second
+
+// nodePause is after what time a Node is looked for again that was not there: a Node is no event of this API server. It
+// is a twentieth of the time that its host has been provisioned for, so that no Node is found much later than it came,
+// and one that does not come is asked for as seldom as everything else. It is pure.
+func nodePause(h *host, now time.Time) time.Duration {
+	provisioned := h.Status.OperationHistory.Provision.End
+	if provisioned.IsZero() {
+		return lookAgain
+	}
+	return min(max(now.Sub(provisioned.Time)/20, soonest), lookAgain)
+}
+
 // findNode gives a machine whose host is provisioned its providerID, and its Node the same.
 func (r *Machines) findNode(ctx context.Context, m *machine, s surroundings, h *host) (reconcile.Result, error) {
 	v := verdict{Type: v1beta2.ConditionHostProvisioned, Reason: v1beta2.ReasonWaitingForNode}
+	again := reconcile.Result{RequeueAfter: nodePause(h, r.Now())}
 	workload, err := r.Workload(ctx, key(s.cluster))
 	if err != nil {
 		v.Message = fmt.Sprintf("the API of cluster %s: %v", s.cluster.Name, err)
 		r.set(m, v)
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return again, nil
 	}
 
 	var nodes corev1.NodeList
 	if err := workload.List(ctx, &nodes); err != nil {
 		v.Message = fmt.Sprintf("the API of cluster %s: list Nodes: %v", s.cluster.Name, err)
 		r.set(m, v)
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return again, nil
 	}
 
 	d := providerid.Decide(idMachine(m, s, h), idNodes(nodes.Items))
 	if d.ProviderID == "" {
 		v.Message = fmt.Sprintf("host %s is provisioned; %s", h.Name, d.Sentence)
 		r.set(m, v)
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return again, nil
 	}
 
 	if err := r.write(ctx, m, func(m *machine) { m.Spec.ProviderID = d.ProviderID }); err != nil {

@@ -94,7 +94,8 @@ func addControllers(m manager.Manager, p *Provider) error {
 		Watches(&host{}, handler.EnqueueRequestsFromMapFunc(machines.ofHost)).
 		Watches(&v1beta2.Metal3DataClaim{}, handler.EnqueueRequestsFromMapFunc(sameName)).
 		Watches(&v1beta2.Metal3Data{}, handler.EnqueueRequestsFromMapFunc(machineOfData)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).Complete(machines)
+		// Each may wait for the API of a cluster that does not answer; machines of others do not wait for that.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 16}).Complete(machines)
 	if err != nil {
 		return fmt.Errorf("make controller of Metal3Machines: %w", err)
 	}

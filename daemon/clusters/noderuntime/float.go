@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -174,7 +175,8 @@ func homeOf(addr netip.Addr) (netlink.Link, netip.Addr, error) {
 	return nil, netip.Addr{}, fmt.Errorf("%s is on no network of this node; name an endpoint that is", addr)
 }
 
-// watchServer sends whether the API server of this node answers, as often as it asks.
+// watchServer sends whether the API server of this node answers, as often as it asks: more often until its first answer,
+// for which all nodes of the cluster wait.
 func (f *Float) watchServer(ctx context.Context, out chan<- bool) {
 	client := &http.Client{
 		Timeout: probeTimeout,
@@ -197,7 +199,7 @@ func (f *Float) watchServer(ctx context.Context, out chan<- bool) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(advertInterval):
+		case <-time.After(server.pause()):
 		}
 	}
 }
@@ -230,6 +232,14 @@ func (s *serverRecord) note(err error, now time.Time) {
 	}
 }
 
+// pause is after what time it is asked again. It is pure.
+func (s *serverRecord) pause() time.Duration {
+	if s.answeredAt.IsZero() {
+		return advertInterval / 4
+	}
+	return advertInterval
+}
+
 // serves reports whether the server is there.
 func (s *serverRecord) serves() bool { return s.failed < failuresBefore && !s.silent }
 
@@ -244,6 +254,7 @@ func askServer(ctx context.Context, client *http.Client, url string) error {
 		return err
 	}
 	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection is used again
 
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s", url, response.Status)

@@ -48,4 +48,8 @@ func TestServerRecord(t *testing.T) {
 	never := &serverRecord{failed: failuresBefore}
 	never.note(silent, time.Now())
 	assert.False(t, never.serves(), "it never answered")
+	assert.Less(t, never.pause(), advertInterval, "all wait for its first answer")
+	never.note(nil, time.Now())
+	never.note(refused, time.Now())
+	assert.Equal(t, advertInterval, never.pause())
 }
