@@ -139,15 +139,17 @@ func (o *objects) measure(ctx context.Context, s *bench.Series, size int) error 
 	if err := o.apply(ctx, text); err != nil {
 		return err
 	}
-	installing, err := o.awaitBoots(ctx, size, began)
+	spans, err := o.awaitBoots(ctx, size, began)
 	if err != nil {
 		return err
 	}
 	if err := o.awaitReady(ctx, size); err != nil {
 		return err
 	}
-	s.Add(fmt.Sprintf("%d/cluster-api", size), (time.Since(began) - installing).Seconds())
+	took, installing := time.Since(began), sum(spans, time.Now())
+	s.Add(fmt.Sprintf("%d/cluster-api", size), (took - installing).Seconds())
 	s.Add(fmt.Sprintf("%d/installing-servers", size), installing.Seconds())
+	o.printTimeline(ctx, began, spans)
 
 	if _, err := o.scenario.Sandbox.Run(ctx, "kubectl", "-n", "metal3", "delete", "cluster", cluster); err != nil {
 		return err
@@ -155,36 +157,61 @@ func (o *objects) measure(ctx context.Context, s *bench.Series, size int) error 
 	return o.awaitFree(ctx)
 }
 
-// awaitBoots waits until so many servers have booted what was installed since then, and returns for how long some server
-// was being installed: from its image in the host to its system.
-func (o *objects) awaitBoots(ctx context.Context, size int, since time.Time) (installing time.Duration, err error) {
-	last := time.Now()
+// awaitBoots waits until so many servers have booted what was installed since then, and returns when each was being
+// installed: from its image in the host to its system.
+func (o *objects) awaitBoots(ctx context.Context, size int, since time.Time) (installing []span, err error) {
+	began := map[string]time.Time{} // by the name of the host
 	for ; ; time.Sleep(100 * time.Millisecond) {
 		if err := errors.Join(ctx.Err(), o.machines.Follow(ctx)); err != nil {
-			return 0, err
+			return nil, err
 		}
 		hosts, err := o.scenario.Hosts(ctx)
 		if err != nil {
 			continue
 		}
 
-		booted, coming := 0, false
+		installing = nil
 		for name, h := range hosts {
-			switch disk := o.machines.Disk(name); {
-			case disk != nil && disk.Booted.After(since):
-				booted++
-			case h.Spec.Image != nil:
-				coming = true
+			if _, seen := began[name]; !seen && h.Spec.Image != nil {
+				began[name] = time.Now()
+			}
+			if disk := o.machines.Disk(name); disk != nil && disk.Booted.After(since) {
+				installing = append(installing, span{began[name], disk.Booted})
 			}
 		}
-		if coming {
-			installing += time.Since(last)
-		}
-		last = time.Now()
-		if booted == size {
+		if len(installing) == size {
 			return installing, nil
 		}
 	}
+}
+
+// printTimeline prints what became of the objects and of the nodes, and when: what takes long is seen at once.
+func (o *objects) printTimeline(ctx context.Context, began time.Time, installing []span) {
+	var events []event
+	for _, args := range [][]string{
+		{"-n", "metal3", "get", "clusters.cluster.x-k8s.io,kubeadmcontrolplanes,machines.cluster.x-k8s.io,kubeadmconfigs," +
+			"metal3clusters,metal3machines,metal3datas,baremetalhosts"},
+		{"--kubeconfig", "/root/bench.conf", "-n", "kube-system", "get", "nodes,pods"},
+	} {
+		text, err := o.scenario.Sandbox.Run(ctx, "kubectl", append(args, "-o", "json")...)
+		if err == nil {
+			var more []event
+			more, err = readEvents(text, began)
+			events = append(events, more...)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "the timeline lacks objects:", err)
+		}
+	}
+
+	for name, system := range o.machines.Systems() {
+		log, _ := os.ReadFile(system.Path("/var/log/node.log"))
+		events = append(events, event{o.machines.Disk(name).Booted, name, "boots"})
+		events = append(events, readStamps(name, string(log)+system.UnitLog("firstlight-float.service"))...)
+		events = append(events, readSteps(name, system.Path)...)
+	}
+	fmt.Fprintf(os.Stderr, "Cluster API, %d servers, without the time in which one of them is being installed:\n%s", len(installing),
+		writeTimeline(began, installing, events))
 }
 
 // awaitReady waits as by hand: for the nodes, and for the system's pods.
