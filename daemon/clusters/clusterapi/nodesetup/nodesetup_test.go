@@ -20,6 +20,9 @@ var appliance = Appliance{
 	PackagesKey: []byte("-----KEY-----"),
 }
 
+// pull is a call that gets an image.
+const pull = "\nctr --namespace k8s.io images pull --hosts-dir /etc/containerd/certs.d "
+
 // machine is a directory that passes for a machine's root, with programs that note how they are called.
 type machine struct {
 	t    *testing.T
@@ -116,7 +119,6 @@ func TestInstallPointsAMachineAtTheAppliance(t *testing.T) {
 	calls := m.read("calls")
 	assert.Equal(t, 2, strings.Count(calls, only+"-o DPkg::Lock::Timeout=600 update\n"), "it gave up, or asked elsewhere: %s", calls)
 	assert.Contains(t, calls, " install kubelet kubeadm kubectl firstlight-node\n", "one run of apt has all that a control plane needs")
-	const pull = "ctr --namespace k8s.io images pull --hosts-dir " + "/etc/containerd/certs.d "
 	assert.Equal(t, 2, strings.Count(calls, pull+manifest.NodeImage+"\n"), "it gave up when containerd was started again: %s", calls)
 	for _, image := range manifest.ControlPlaneImages()[1:] {
 		assert.Equal(t, 1, strings.Count(calls, pull+image+"\n"), image)
@@ -158,7 +160,7 @@ func TestAWorkerGetsItsImages(t *testing.T) {
 
 	calls := m.read("calls")
 	assert.Contains(t, calls, " install kubelet kubeadm kubectl\n")
-	assert.Equal(t, 5, strings.Count(calls, manifest.NodeImage+"\n"))
+	assert.Equal(t, 5, strings.Count(calls, pull+manifest.NodeImage+"\n"))
 	assert.NotContains(t, calls, "/etcd:")
 	assert.NotContains(t, out, "images are there")
 }
