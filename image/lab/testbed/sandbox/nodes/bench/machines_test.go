@@ -205,9 +205,12 @@ func (o *objects) printTimeline(ctx context.Context, began time.Time, installing
 	}
 
 	for name, system := range o.machines.Systems() {
-		log, _ := os.ReadFile(system.Path("/var/log/node.log"))
 		events = append(events, event{o.machines.Disk(name).Booted, name, "boots"})
-		events = append(events, readStamps(name, string(log)+system.UnitLog("firstlight-float.service"))...)
+		for _, file := range []string{"/var/log/node.log", "/var/log/cloud-init-output.log"} { // cloud-init may write to either, or both
+			log, _ := os.ReadFile(system.Path(file))
+			events = append(events, readStamps(name, string(log))...)
+		}
+		events = append(events, readStamps(name, system.UnitLog("firstlight-float.service"))...)
 		events = append(events, readSteps(name, system.Path)...)
 	}
 	fmt.Fprintf(os.Stderr, "Cluster API, %d servers, without the time in which one of them is being installed:\n%s", len(installing),

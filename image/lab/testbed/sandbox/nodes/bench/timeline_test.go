@@ -56,8 +56,9 @@ func sum(spans []span, before time.Time) (all time.Duration) {
 // was seen before.
 func writeTimeline(began time.Time, leftOut []span, events []event) string {
 	slices.SortStableFunc(events, func(a, b event) int {
-		return cmp.Or(a.at.Compare(b.at), strings.Compare(a.who, b.who))
+		return cmp.Or(a.at.Compare(b.at), strings.Compare(a.who, b.who), strings.Compare(a.what, b.what))
 	})
+	events = slices.CompactFunc(events, func(a, b event) bool { return a.at.Equal(b.at) && a.who == b.who && a.what == b.what })
 
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
