@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/daemon/appliance/ca"
@@ -110,22 +109,10 @@ func (s *stage) outline() (apply.Set, error) {
 			return apply.Set{}, err
 		}
 
-		for i, o := range set.Objects {
-			set.Objects[i] = outlineOf(o)
-		}
-		s.of, s.wanted = of, set
+		s.of, s.wanted = of, set.Outline()
 	}
 
 	return s.wanted, nil
-}
-
-func outlineOf(o *unstructured.Unstructured) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(o.GroupVersionKind())
-	u.SetNamespace(o.GetNamespace())
-	u.SetName(o.GetName())
-	u.SetAnnotations(map[string]string{apply.Annotation: o.GetAnnotations()[apply.Annotation]})
-	return u
 }
 
 // appliance has a certificate for each webhook. The authority renews one in time; its pod sees the new Secret, and

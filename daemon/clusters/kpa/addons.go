@@ -3,10 +3,8 @@ package kpa
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -116,32 +114,37 @@ func (a AddOns) components() []client.Object {
 // RequestAddOns makes the Components that Provisionings ask for, and deletes those that none asks for any more. What
 // somebody changed in one stays until its Provisioning asks for something else. While the API has no Components, it
 // does nothing.
-func RequestAddOns(ctx context.Context, c client.Client, all []AddOns) error {
-	have := &metav1.PartialObjectMetadataList{}
-	have.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ComponentList"))
-	if err := c.List(ctx, have, client.HasLabels{LabelFor}); meta.IsNoMatchError(err) {
+func (a Components) RequestAddOns(ctx context.Context, c client.Client, asked []AddOns) error {
+	if !a.isServed {
 		return nil
-	} else if err != nil {
-		return fmt.Errorf("list Components: %w", err)
 	}
 
 	var failed []error
 	wanted := map[client.ObjectKey]bool{}
-	for _, a := range all {
-		set, err := apply.New(owner, a.components()...)
+	for _, one := range asked {
+		set, err := apply.New(owner, one.components()...)
 		if err != nil {
 			return err
 		}
 		for _, o := range set.Objects {
 			wanted[client.ObjectKeyFromObject(o)] = true
 		}
-		failed = append(failed, set.StaleSubset(ctx, c).Apply(ctx, c))
+		if set.Recheck(ctx, c) != nil {
+			failed = append(failed, set.StaleSubset(ctx, c).Apply(ctx, c))
+		}
 	}
 
-	for i := range have.Items {
-		if o := &have.Items[i]; !wanted[client.ObjectKeyFromObject(o)] && o.DeletionTimestamp.IsZero() {
-			failed = append(failed, client.IgnoreNotFound(c.Delete(ctx, o)))
+	for i := range a.all {
+		k := &a.all[i]
+		if k.Labels[LabelFor] == "" || wanted[client.ObjectKeyFromObject(k)] || !k.DeletionTimestamp.IsZero() {
+			continue
 		}
+
+		o := &metav1.PartialObjectMetadata{
+			TypeMeta:   typeMeta(v1alpha1.GroupVersion.String(), "Component"),
+			ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name},
+		}
+		failed = append(failed, client.IgnoreNotFound(c.Delete(ctx, o, client.Preconditions{UID: &k.UID})))
 	}
 
 	return errors.Join(failed...)

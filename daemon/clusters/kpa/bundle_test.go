@@ -262,7 +262,7 @@ func testPackedChart(t *testing.T, b *fixture, restart func()) {
 	require.NoError(t, os.WriteFile(manifest, []byte(component("shop", "retryInterval: 5s\nsource: {bundle: {name: shop, version: 1.0.0}}")), 0o644))
 	r := &transcript{fixture: b}
 	b.kubectl("apply", "-f", manifest)
-	require.NoError(t, GrantNamespaces(t.Context(), b.api))
+	require.NoError(t, b.components().GrantNamespaces(t.Context(), b.api))
 	fmt.Fprint(r, "$ kubectl apply -f shop.yaml\n")
 	r.see(v1alpha1.PhaseWaiting, plan.ReasonBundleMissing)
 	u.upload("shop-1.0.0.tar")

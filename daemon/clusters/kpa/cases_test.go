@@ -204,8 +204,8 @@ spec: {masters: [{m: {mac-address: "52:54:00:00:00:02"}}]}}`))
 		Cluster: "edge",
 		Names:   []string{"qat", "nfd", "emco"},
 	}
-	require.NoError(t, RequestAddOns(t.Context(), b.api, []AddOns{a}))
-	require.NoError(t, GrantNamespaces(t.Context(), b.api))
+	require.NoError(t, b.components().RequestAddOns(t.Context(), b.api, []AddOns{a}))
+	require.NoError(t, b.components().GrantNamespaces(t.Context(), b.api))
 	b.until("edge-nfd", v1alpha1.PhaseReady, plan.ReasonReady)
 	b.until("edge-qat", v1alpha1.PhaseSkipped, plan.ReasonRequirements)
 	assert.Empty(t, b.data("qat"))
@@ -213,21 +213,19 @@ spec: {masters: [{m: {mac-address: "52:54:00:00:00:02"}}]}}`))
 	assert.Contains(t, c.Status.Message, "folder emco")
 
 	b.kubectl("patch", "kc", "edge-emco", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
-	require.NoError(t, RequestAddOns(t.Context(), b.api, []AddOns{a}))
+	require.NoError(t, b.components().RequestAddOns(t.Context(), b.api, []AddOns{a}))
 	b.until("edge-emco", v1alpha1.PhaseSuspended, plan.ReasonSuspended)
-	all, err := ListComponents(t.Context(), b.api)
-	require.NoError(t, err)
 	var states []string
-	for _, s := range all {
+	for _, s := range b.components().Status() {
 		states = append(states, s.Name+" "+s.State)
 	}
 	assert.Equal(t, []string{"default/edge-emco suspended", "default/edge-nfd ready", "default/edge-qat skipped"}, states)
 
 	a.Names = []string{"nfd"}
-	require.NoError(t, RequestAddOns(t.Context(), b.api, []AddOns{a}))
+	require.NoError(t, b.components().RequestAddOns(t.Context(), b.api, []AddOns{a}))
 	b.remove("edge-emco", "edge-qat")
 	assert.Equal(t, "1", b.data("nfd"))
-	require.NoError(t, RequestAddOns(t.Context(), b.api, nil))
+	require.NoError(t, b.components().RequestAddOns(t.Context(), b.api, nil))
 	require.Eventually(t, func() bool { return b.data("nfd") == "" }, time.Minute, 200*time.Millisecond)
 	b.remove("edge-nfd")
 	b.kubectl("delete", "bpa", "p2")

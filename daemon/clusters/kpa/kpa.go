@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -21,7 +20,6 @@ import (
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/operator"
-	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/daemonpod"
@@ -145,28 +143,21 @@ func Stage(digest func() (string, error), api func() (client.Client, error)) bri
 
 // GrantNamespaces gives the operator its rights in each namespace that has a Component. One where that fails, such as
 // one that is being deleted, keeps no other waiting.
-func GrantNamespaces(ctx context.Context, c client.Client) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ComponentList"))
-	if err := c.List(ctx, list); meta.IsNoMatchError(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("list Components: %w", err)
-	}
-
+func (a Components) GrantNamespaces(ctx context.Context, c client.Client) error {
 	var failed []error
 	done := map[string]bool{}
-	for _, o := range list.Items {
-		if done[o.Namespace] {
+	for i := range a.all {
+		namespace := a.all[i].Namespace
+		if done[namespace] {
 			continue
 		}
 
-		done[o.Namespace] = true
-		set, err := apply.New(owner, newBinding(o.Namespace, ownersRole, "ClusterRole", ownersRole))
+		done[namespace] = true
+		set, err := apply.New(owner, newBinding(namespace, ownersRole, "ClusterRole", ownersRole))
 		if err != nil {
 			return err
 		}
-		if set.CheckCurrent(ctx, c) != nil {
+		if set.Recheck(ctx, c) != nil {
 			failed = append(failed, set.Apply(ctx, c))
 		}
 	}

@@ -153,7 +153,14 @@ func (b *fixture) try(text string) error {
 func (b *fixture) apply(name, spec string) {
 	b.t.Helper()
 	require.NoError(b.t, b.try(component(name, spec)))
-	require.NoError(b.t, GrantNamespaces(b.t.Context(), b.api))
+	require.NoError(b.t, b.components().GrantNamespaces(b.t.Context(), b.api))
+}
+
+// components are all that the API has now.
+func (b *fixture) components() Components {
+	all, err := ReadComponents(b.t.Context(), b.api)
+	require.NoError(b.t, err)
+	return all
 }
 
 // until waits until a Component's status is about what it asks for and is as wanted.

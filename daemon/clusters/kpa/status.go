@@ -14,26 +14,43 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 )
 
-// ListComponents is how all Components stand, for the appliance's status. An API without the kind has none.
-func ListComponents(ctx context.Context, c client.Client) ([]status.Component, error) {
+// Components are all that an API server has.
+type Components struct {
+	isServed bool // the API server has the kind
+	all      []v1alpha1.Component
+}
+
+// ReadComponents lists them. An API without the kind has none.
+func ReadComponents(ctx context.Context, c client.Reader) (Components, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ComponentList"))
 	if err := c.List(ctx, list); meta.IsNoMatchError(err) {
-		return nil, nil
+		return Components{}, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("list Components: %w", err)
+		return Components{}, fmt.Errorf("list Components: %w", err)
 	}
 
-	all := make([]status.Component, 0, len(list.Items))
-	for _, u := range list.Items {
-		var k v1alpha1.Component
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &k); err != nil {
-			return nil, fmt.Errorf("read %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+	a := Components{isServed: true, all: make([]v1alpha1.Component, len(list.Items))}
+	for i, u := range list.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &a.all[i]); err != nil {
+			return Components{}, fmt.Errorf("read %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 		}
-		all = append(all, summarize(&k))
 	}
 
-	return all, nil
+	return a, nil
+}
+
+// Status is how they stand, for the appliance's status; nil without the kind.
+func (a Components) Status() []status.Component {
+	if !a.isServed {
+		return nil
+	}
+
+	all := make([]status.Component, 0, len(a.all))
+	for i := range a.all {
+		all = append(all, summarize(&a.all[i]))
+	}
+	return all
 }
 
 func summarize(k *v1alpha1.Component) status.Component {

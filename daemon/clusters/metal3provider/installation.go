@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,7 +28,16 @@ import (
 type Installation struct {
 	Account Account
 
-	memory apply.Cache
+	kinds  apply.Cache
+	rights apply.Cache
+	labels labelMemory
+}
+
+// labelMemory is which labels Secrets had when they were last looked at: what is wanted changes seldom, and a look is
+// a list of all Secrets of the hosts.
+type labelMemory struct {
+	wanted map[types.NamespacedName]string
+	until  time.Time
 }
 
 // Account is the service account that the provider runs as.
@@ -36,11 +48,21 @@ const (
 	rightsName = "metal3-provider"
 )
 
+// readKinds reads the definitions of the provider's kinds.
+func readKinds() (apply.Set, error) { return apply.Read(fieldOwner, crd.Metal3Provider) }
+
+// kindsOutline is made once: to read the definitions takes longer than all that Serve asks.
+var kindsOutline = sync.OnceValues(func() (apply.Set, error) {
+	kinds, err := readKinds()
+	return kinds.Outline(), err
+})
+
 // Serve makes all that hold, as long as the API server knows Cluster API's Machines; else it does nothing, and isThere is
-// false. blocks says by name what keeps a host, in one sentence.
+// false. blocks says by name what keeps a host, in one sentence. It is called again and again: what a read from a cache
+// shows late is done at the next call.
 func (i *Installation) Serve(ctx context.Context, api client.Client, hosts []host, blocks map[string]string) (isThere bool, err error) {
 	definition := newMetadata("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-	err = api.Get(ctx, types.NamespacedName{Name: "machines.cluster.x-k8s.io"}, definition)
+	err = api.Get(ctx, types.NamespacedName{Name: "machines.cluster.x-k8s.io"}, definition, apply.FromCache{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -48,21 +70,15 @@ func (i *Installation) Serve(ctx context.Context, api client.Client, hosts []hos
 		return false, fmt.Errorf("look for Cluster API: %w", err)
 	}
 
-	kinds, err := apply.Read(fieldOwner, crd.Metal3Provider)
-	if err != nil {
+	if err := i.applyKinds(ctx, api); err != nil {
 		return true, err
-	}
-	if i.memory.CheckCurrent(ctx, kinds, api) != nil {
-		if err := kinds.Apply(ctx, api); err != nil {
-			return true, err
-		}
 	}
 
-	rights, err := i.rights(ctx, api)
+	rights, err := i.readRights(ctx, api)
 	if err != nil {
 		return true, err
 	}
-	if rights.CheckCurrent(ctx, api) != nil {
+	if i.rights.CheckCurrent(ctx, rights, api) != nil {
 		if err := rights.Apply(ctx, api); err != nil {
 			return true, err
 		}
@@ -70,26 +86,58 @@ func (i *Installation) Serve(ctx context.Context, api client.Client, hosts []hos
 
 	var failed []error
 	for n := range hosts {
-		failed = append(failed, markHost(ctx, api, &hosts[n], blocks[hosts[n].Name]), labelSecret(ctx, api, &hosts[n]))
+		failed = append(failed, markHost(ctx, api, &hosts[n], blocks[hosts[n].Name]))
 	}
 
-	return true, errors.Join(failed...)
+	return true, errors.Join(append(failed, i.keepLabels(ctx, api, secretLabels(hosts), time.Now()))...)
+}
+
+// keepLabels labels Secrets as wanted. Once all have been found so, they are not looked at for apply.CacheTTL.
+func (i *Installation) keepLabels(
+	ctx context.Context, api client.Client, wanted map[types.NamespacedName]string, now time.Time,
+) error {
+	if maps.Equal(i.labels.wanted, wanted) && now.Before(i.labels.until) {
+		return nil
+	}
+
+	areRight, err := labelSecrets(ctx, api, wanted)
+	if areRight {
+		i.labels = labelMemory{wanted: wanted, until: now.Add(apply.CacheTTL)}
+	}
+	return err
+}
+
+// applyKinds has the API server know the provider's kinds.
+func (i *Installation) applyKinds(ctx context.Context, api client.Client) error {
+	outline, err := kindsOutline()
+	if err != nil {
+		return err
+	}
+	if i.kinds.CheckCurrent(ctx, outline, api) == nil {
+		return nil
+	}
+
+	kinds, err := readKinds()
+	if err != nil {
+		return err
+	}
+	return kinds.Apply(ctx, api)
 }
 
 func newMetadata(version, kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}}
 }
 
-// rights are what the provider may do. Of Secrets it reads those that it makes and the kubeconfigs of clusters, each by
-// its name: no BMC's password.
-func (i *Installation) rights(ctx context.Context, api client.Client) (apply.Set, error) {
+// readRights returns what the provider may do. Of Secrets it reads those that it makes and the kubeconfigs of clusters,
+// each by its name: no BMC's password.
+func (i *Installation) readRights(ctx context.Context, api client.Client) (apply.Set, error) {
 	var names []string
 	for kind, suffixes := range map[string][]string{
 		"Metal3ClusterList": {"-kubeconfig"}, "Metal3MachineList": {suffixMetaData, suffixNetworkData},
 	} {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(v1beta2.GroupVersion.WithKind(kind))
-		if err := api.List(ctx, list, client.InNamespace(metal3.Namespace)); err != nil {
+		if err := api.List(ctx, list, client.InNamespace(metal3.Namespace), apply.FromCache{}); err != nil {
 			return apply.Set{}, fmt.Errorf("list %s: %w", kind, err)
 		}
 		for n := range list.Items {
@@ -179,21 +227,62 @@ func markHost(ctx context.Context, api client.Client, h *host, block string) err
 	return nil
 }
 
-// labelSecret puts the name of the cluster that a host is of onto the Secret of its BMC, which moves with the cluster,
-// and takes it off.
-func labelSecret(ctx context.Context, api client.Client, h *host) error {
-	cluster := h.Labels[labelCluster]
-	if h.Spec.BMC.CredentialsName == "" || cluster != "" && !choice.IsMachineRef(h.Spec.ConsumerRef) {
-		return nil
+// secretLabels returns, for the Secrets of hosts' BMCs, the name of the cluster that the host is of, "" for none.
+func secretLabels(hosts []host) map[types.NamespacedName]string {
+	wanted := map[types.NamespacedName]string{}
+	for n := range hosts {
+		h := &hosts[n]
+		cluster := h.Labels[labelCluster]
+		if h.Spec.BMC.CredentialsName != "" && (cluster == "" || choice.IsMachineRef(h.Spec.ConsumerRef)) {
+			wanted[types.NamespacedName{Namespace: h.Namespace, Name: h.Spec.BMC.CredentialsName}] = cluster
+		}
+	}
+	return wanted
+}
+
+// labelSecrets puts the name of a cluster onto the Secret of a BMC, which moves with the cluster, and takes it off. The
+// Secrets of a namespace are listed once, however many hosts there are. areRight says that all were there, and that
+// there was nothing to do.
+func labelSecrets(
+	ctx context.Context, api client.Client, wanted map[types.NamespacedName]string,
+) (areRight bool, err error) {
+	areRight = true
+	var failed []error
+	listed := map[string]map[string]string{} // by namespace and name: the label
+	for name, cluster := range wanted {
+		if listed[name.Namespace] == nil {
+			labels, err := listSecretLabels(ctx, api, name.Namespace)
+			if err != nil {
+				return false, errors.Join(append(failed, err)...)
+			}
+			listed[name.Namespace] = labels
+		}
+
+		label, isThere := listed[name.Namespace][name.Name]
+		areRight = areRight && isThere && label == cluster
+		if isThere && label != cluster {
+			failed = append(failed, labelSecret(ctx, api, name, cluster))
+		}
+	}
+	return areRight, errors.Join(failed...)
+}
+
+// listSecretLabels returns the cluster that each Secret of a namespace is labelled with, "" if with none.
+func listSecretLabels(ctx context.Context, api client.Reader, namespace string) (map[string]string, error) {
+	list := &metav1.PartialObjectMetadataList{} // what is in them is not needed
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := api.List(ctx, list, client.InNamespace(namespace), apply.FromCache{}); err != nil {
+		return nil, fmt.Errorf("list Secrets: %w", err)
 	}
 
-	secret := newMetadata("v1", "Secret")
-	name := types.NamespacedName{Namespace: h.Namespace, Name: h.Spec.BMC.CredentialsName}
-	err := api.Get(ctx, name, secret)
-	if err != nil || secret.Labels[labelCluster] == cluster {
-		return client.IgnoreNotFound(err)
+	labels := map[string]string{}
+	for i := range list.Items {
+		labels[list.Items[i].Name] = list.Items[i].Labels[labelCluster]
 	}
+	return labels, nil
+}
 
+func labelSecret(ctx context.Context, api client.Client, name types.NamespacedName, cluster string) error {
 	value := "null"
 	if cluster != "" {
 		value = fmt.Sprintf("%q", cluster)

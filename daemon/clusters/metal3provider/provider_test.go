@@ -118,7 +118,8 @@ func testOrderOfEvents(t *testing.T, r *fixture) {
 	assert.Equal(t, &corev1.SecretReference{Namespace: namespace, Name: "cp0"}, h.Spec.UserData)
 	assert.True(t, h.Spec.Online)
 	secret := &corev1.Secret{}
-	require.NoError(t, labelSecret(t.Context(), r.api, h))
+	_, err := labelSecrets(t.Context(), r.api, secretLabels([]host{*h}))
+	require.NoError(t, err)
 	r.get("host-2-bmc", secret)
 	assert.Equal(t, "edge", secret.Labels[labelCluster])
 	assert.Nil(t, r.host("host-1").Spec.ConsumerRef)
@@ -238,7 +239,8 @@ func testDeleted(t *testing.T, r *fixture) {
 	assert.NotContains(t, h.Annotations, label.AllowWipe)
 	assert.NotContains(t, h.Annotations, label.Cleared, "the next image would not be checked")
 	secret := &corev1.Secret{}
-	require.NoError(t, labelSecret(t.Context(), r.api, h))
+	_, err := labelSecrets(t.Context(), r.api, secretLabels([]host{*h}))
+	require.NoError(t, err)
 	r.get("host-1-bmc", secret)
 	assert.NotContains(t, secret.Labels, labelCluster)
 

@@ -127,11 +127,11 @@ func checkCurrent(ctx context.Context, c client.Reader, want *unstructured.Unstr
 	return nil
 }
 
-// CacheTTL is how long a Memory takes a set for current without looking again.
+// CacheTTL is how long a Cache takes a set for current without looking again.
 const CacheTTL = 2 * time.Minute
 
-// Cache is what a stage remembers of its last look at a set. A look is a request for each object, an
-// appliance keeps more than a hundred of them, and nobody changes them but by hand.
+// Cache is what a stage remembers of its last look at a set. An appliance keeps more than a hundred objects, and nobody
+// changes them but by hand.
 type Cache struct {
 	now func() time.Time // nil: the clock
 
@@ -140,7 +140,7 @@ type Cache struct {
 	until  time.Time
 }
 
-// CheckCurrent is Set.CheckCurrent, not asked again for CacheTTL after it was nil for this very set.
+// CheckCurrent is Set.CheckCurrent, not asked again for CacheTTL after it was nil for this very set, and Set.Recheck then.
 func (m *Cache) CheckCurrent(ctx context.Context, s Set, c client.Reader) error {
 	now := time.Now
 	if m.now != nil {
@@ -154,12 +154,17 @@ func (m *Cache) CheckCurrent(ctx context.Context, s Set, c client.Reader) error 
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.digest == digest.String() && now().Before(m.until) {
+	wasCurrent := m.digest == digest.String()
+	if wasCurrent && now().Before(m.until) {
 		return nil
 	}
 
 	m.digest = ""
-	if err := s.CheckCurrent(ctx, c); err != nil {
+	check := s.CheckCurrent
+	if wasCurrent {
+		check = s.Recheck
+	}
+	if err := check(ctx, c); err != nil {
 		return err
 	}
 
