@@ -113,6 +113,7 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		if err != nil {
 			return err
 		}
+		api = apply.NewCachedReads(api) // what one look does not show, the next one does
 
 		if !cleaned {
 			if err := bpa.RemoveFormerKeys(ctx, api); err != nil {

@@ -18,15 +18,20 @@ import (
 func (c *clusters) serveComponents(
 	ctx context.Context, api client.Client, provisionings []v1alpha1.Provisioning,
 ) ([]status.Component, error) {
-	if err := kpa.GrantNamespaces(ctx, api); err != nil {
+	components, err := kpa.ReadComponents(ctx, api)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := components.GrantNamespaces(ctx, api); err != nil {
 		c.log.Warn("the operator of components has not its rights everywhere", "error", err)
 	}
 
-	if err := kpa.RequestAddOns(ctx, api, addOns(provisionings, installer.Plugins())); err != nil {
+	if err := components.RequestAddOns(ctx, api, addOns(provisionings, installer.Plugins())); err != nil {
 		c.log.Warn("not every add-on of a Provisioning is a Component yet", "error", err)
 	}
 
-	return kpa.ListComponents(ctx, api)
+	return components.Status(), nil
 }
 
 // Components are how they stood when last asked.

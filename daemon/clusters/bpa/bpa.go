@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"sync"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -67,20 +68,32 @@ func (o Operator) Objects() ([]client.Object, error) {
 	return append(objects, oldFields(), oldFieldsBinding(), o.deployment()), nil
 }
 
-// crdObjects are the kinds.
+// crdObjects are copies of the kinds, which are read once: the stage of the operator asks for them all the time.
 func crdObjects() ([]client.Object, error) {
-	var objects []client.Object
+	kinds, err := readKinds()
+	if err != nil {
+		return nil, err
+	}
+
+	objects := make([]client.Object, len(kinds))
+	for i, k := range kinds {
+		objects[i] = k.DeepCopy()
+	}
+	return objects, nil
+}
+
+var readKinds = sync.OnceValues(func() (kinds []*unstructured.Unstructured, err error) {
 	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(crd.BPA), 4096)
 	for {
 		u := &unstructured.Unstructured{}
 		if err := d.Decode(u); errors.Is(err, io.EOF) {
-			return objects, nil
+			return kinds, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("read definitions of kinds: %w", err)
 		}
-		objects = append(objects, u)
+		kinds = append(kinds, u)
 	}
-}
+})
 
 func typeMeta(version, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: version, Kind: kind}

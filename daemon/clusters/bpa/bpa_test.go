@@ -20,6 +20,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
+	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/daemonpod"
 )
 
@@ -122,4 +123,17 @@ func TestDocs(t *testing.T) {
 	for _, m := range named {
 		assert.Contains(t, code.String(), "func "+m[1]+"(", "the page names a test that is not there")
 	}
+}
+
+// The kinds are read once; whoever gets them changes copies.
+func TestKindsStayAsTheyWereRead(t *testing.T) {
+	var digests []string
+	for range 2 {
+		objects, err := crdObjects()
+		require.NoError(t, err)
+		set, err := apply.New(owner, objects...)
+		require.NoError(t, err)
+		digests = append(digests, set.Objects[0].GetAnnotations()[apply.Annotation])
+	}
+	assert.Equal(t, digests[0], digests[1])
 }

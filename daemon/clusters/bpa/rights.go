@@ -76,7 +76,7 @@ func GrantNamespaces(ctx context.Context, c client.Client, provisionings []v1alp
 		if err != nil {
 			return err
 		}
-		if set.CheckCurrent(ctx, c) != nil {
+		if set.Recheck(ctx, c) != nil {
 			failed = append(failed, set.Apply(ctx, c))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -50,15 +51,15 @@ const health = 8385
 // Objects is all that the operator needs, in the order of application. Another digest of the daemon's binary starts
 // another pod.
 func Objects(digest string) ([]client.Object, error) {
-	kind := &unstructured.Unstructured{}
-	if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(crd.KPA), 4096).Decode(kind); err != nil {
-		return nil, fmt.Errorf("read definition of Component: %w", err)
+	kind, err := readKind()
+	if err != nil {
+		return nil, err
 	}
 
 	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
 	everywhere, own, owners := operator.NewRights()
 	return []client.Object{
-		kind,
+		kind.DeepCopy(),
 		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
 		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: meta},
 		&rbacv1.ClusterRole{
@@ -78,6 +79,15 @@ func Objects(digest string) ([]client.Object, error) {
 		daemonpod.NewDeployment(meta, map[string]string{label.Binary: digest}, manager().Spec()),
 	}, nil
 }
+
+// readKind reads the definition of Component, once: the stage of the operator asks for it all the time.
+var readKind = sync.OnceValues(func() (*unstructured.Unstructured, error) {
+	kind := &unstructured.Unstructured{}
+	if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(crd.KPA), 4096).Decode(kind); err != nil {
+		return nil, fmt.Errorf("read definition of Component: %w", err)
+	}
+	return kind, nil
+})
 
 const rbacVersion = "rbac.authorization.k8s.io/v1"
 

@@ -28,9 +28,10 @@ import (
 type Installation struct {
 	Account Account
 
-	kinds  apply.Cache
-	rights apply.Cache
-	labels labelMemory
+	neededUntil time.Time // Cluster API was there not long ago
+	kinds       apply.Cache
+	rights      apply.Cache
+	labels      labelMemory
 }
 
 // labelMemory is which labels Secrets had when they were last looked at: what is wanted changes seldom, and a look is
@@ -61,13 +62,8 @@ var kindsOutline = sync.OnceValues(func() (apply.Set, error) {
 // false. blocks says by name what keeps a host, in one sentence. It is called again and again: what a read from a cache
 // shows late is done at the next call.
 func (i *Installation) Serve(ctx context.Context, api client.Client, hosts []host, blocks map[string]string) (isThere bool, err error) {
-	definition := newMetadata("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-	err = api.Get(ctx, types.NamespacedName{Name: "machines.cluster.x-k8s.io"}, definition, apply.FromCache{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look for Cluster API: %w", err)
+	if isThere, err := i.isNeeded(ctx, api, time.Now()); err != nil || !isThere {
+		return false, err
 	}
 
 	if err := i.applyKinds(ctx, api); err != nil {
@@ -90,6 +86,25 @@ func (i *Installation) Serve(ctx context.Context, api client.Client, hosts []hos
 	}
 
 	return true, errors.Join(append(failed, i.keepLabels(ctx, api, secretLabels(hosts), time.Now()))...)
+}
+
+// isNeeded reports whether the API server knows Cluster API's Machines. Once it did, that is believed for apply.CacheTTL.
+func (i *Installation) isNeeded(ctx context.Context, api client.Reader, now time.Time) (bool, error) {
+	if now.Before(i.neededUntil) {
+		return true, nil
+	}
+
+	definition := newMetadata("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+	err := api.Get(ctx, types.NamespacedName{Name: "machines.cluster.x-k8s.io"}, definition, apply.FromCache{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for Cluster API: %w", err)
+	}
+
+	i.neededUntil = now.Add(apply.CacheTTL)
+	return true, nil
 }
 
 // keepLabels labels Secrets as wanted. Once all have been found so, they are not looked at for apply.CacheTTL.

@@ -39,7 +39,9 @@ type place struct {
 	namespace string // "": of the cluster
 }
 
-func placeOf(o *unstructured.Unstructured) place { return place{o.GroupVersionKind(), o.GetNamespace()} }
+func placeOf(o *unstructured.Unstructured) place {
+	return place{o.GroupVersionKind(), o.GetNamespace()}
+}
 
 // listDigests returns what was applied last to the objects of a place, by name, for each place with several of the
 // objects. A place that cannot be listed is left out.

@@ -32,7 +32,8 @@ type Options struct {
 	Cache  cache.Options // managed fields are left out, unless it says otherwise
 }
 
-// New returns a manager without controllers. It answers /readyz, and takes log for all that its libraries say.
+// New returns a manager without controllers. It answers /readyz, and takes log for all that its libraries say. It listens
+// at the address of /readyz from now on, and until its controllers have ended: an error if another manager does.
 func New(api *rest.Config, o Options, log *slog.Logger) (manager.Manager, error) {
 	logger := logr.FromSlogHandler(log.Handler())
 	ctrllog.SetLogger(logger)

@@ -4,6 +4,7 @@ package daemonpod
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +77,7 @@ func (m Manager) Spec() corev1.PodSpec {
 			Image:           Image,
 			ImagePullPolicy: corev1.PullNever,
 			Command:         []string{Binary, m.Command},
-			Args:            append(m.Args, "--health", fmt.Sprintf("127.0.0.1:%d", m.Health)),
+			Args:            m.args(),
 			ReadinessProbe:  m.probe(),
 			SecurityContext: &corev1.SecurityContext{
 				RunAsUser:                ptr.To(m.User),
@@ -90,6 +91,14 @@ func (m Manager) Spec() corev1.PodSpec {
 		}},
 		Volumes: volumes,
 	}
+}
+
+// args leave out the election of a leader, which would be a write to the stick every ten seconds. There is one node, the
+// Deployment starts a pod when the one before is gone, and the pod has the node's own loopback: should two run after
+// all, such as when one is deleted that takes its time to end, the second waits for the port of the first
+// (ctrlmanager.New), which is the first one's until its controllers have ended.
+func (m Manager) args() []string {
+	return slices.Concat(m.Args, []string{"--elect=false", "--health", fmt.Sprintf("127.0.0.1:%d", m.Health)})
 }
 
 func (m Manager) probe() *corev1.Probe {

@@ -67,3 +67,16 @@ func TestConditions(t *testing.T) {
 		assert.Equal(t, "a sentence", c[0].Message)
 	}
 }
+
+// The definition is read once; whoever gets it changes a copy.
+func TestTheDefinitionOfLaunchStaysAsItWasRead(t *testing.T) {
+	var digests []string
+	for range 2 {
+		objects, err := launchObjects((&site.Site{Name: "rack"}).WithDefaults())
+		require.NoError(t, err)
+		set, err := apply.New(owner, objects...)
+		require.NoError(t, err)
+		digests = append(digests, set.Objects[0].GetAnnotations()[apply.Annotation])
+	}
+	assert.Equal(t, digests[0], digests[1])
+}

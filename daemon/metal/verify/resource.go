@@ -6,6 +6,7 @@ import (
 	_ "embed" // launch.yaml
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -111,9 +112,9 @@ func Stage(s func() *site.Site, api func() (client.Client, error)) bringup.Stage
 
 // launchObjects are the definition of Launch, and the site's.
 func launchObjects(s *site.Site) ([]client.Object, error) {
-	crd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(definition, &crd.Object); err != nil {
-		return nil, fmt.Errorf("read the definition of Launch: %w", err)
+	crd, err := readDefinition()
+	if err != nil {
+		return nil, err
 	}
 
 	name, spec := LaunchSpec(s)
@@ -128,8 +129,17 @@ func launchObjects(s *site.Site) ([]client.Object, error) {
 	launch.SetGroupVersionKind(Kind)
 	launch.SetName(name)
 	launch.SetLabels(map[string]string{labelSite: name})
-	return []client.Object{crd, launch}, nil
+	return []client.Object{crd.DeepCopy(), launch}, nil
 }
+
+// readDefinition reads the definition of Launch, once: its stage asks for it all the time.
+var readDefinition = sync.OnceValues(func() (*unstructured.Unstructured, error) {
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(definition, &crd.Object); err != nil {
+		return nil, fmt.Errorf("read the definition of Launch: %w", err)
+	}
+	return crd, nil
+})
 
 // removeOtherLaunches removes the Launches of a site that was called otherwise.
 func removeOtherLaunches(ctx context.Context, c client.Client, name string) error {

@@ -20,6 +20,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
 // maxMinted keeps the Secret of all keys below etcd's limit.
@@ -41,7 +42,8 @@ type Minter struct {
 // Mint fills in what was asked for, and hands the agent the keys that are good now.
 func (m Minter) Mint(ctx context.Context) error {
 	var asked corev1.SecretList
-	if err := m.API.List(ctx, &asked, client.MatchingFields{"type": artifact.KeySecretType}); err != nil {
+	// It is asked every few seconds: an answer that is late by less does no harm.
+	if err := m.API.List(ctx, &asked, client.MatchingFields{"type": artifact.KeySecretType}, apply.FromCache{}); err != nil {
 		return fmt.Errorf("list keys that are asked for: %w", err)
 	}
 
