@@ -6,8 +6,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
 // stands are n proven nodes and those given.
