@@ -113,7 +113,7 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		if err != nil {
 			return err
 		}
-		api = apply.NewCachedReads(api) // what one look does not show, the next one does
+		cached := apply.NewCachedReader(api) // what one look does not show, the next one does
 
 		if !cleaned {
 			if err := bpa.RemoveFormerKeys(ctx, api); err != nil {
@@ -137,12 +137,12 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 			c.log.Warn("the provider of Cluster API has not all that it needs", "error", err)
 		}
 
-		provisionings, err := bpa.ListProvisionings(ctx, api)
+		provisionings, err := bpa.ListProvisionings(ctx, cached)
 		if err != nil {
 			return err
 		}
 
-		if read, err := clusterapi.ReadClusters(ctx, api); err != nil {
+		if read, err := clusterapi.ReadClusters(ctx, cached); err != nil {
 			c.log.Warn("clusters of Cluster API are shown as they were", "error", err)
 		} else {
 			machines = read

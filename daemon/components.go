@@ -11,6 +11,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/daemon/clusters/kpa"
+	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
 // serveComponents gives the operator of components its rights, asks for what Provisionings want beyond the stick's
@@ -18,7 +19,7 @@ import (
 func (c *clusters) serveComponents(
 	ctx context.Context, api client.Client, provisionings []v1alpha1.Provisioning,
 ) ([]status.Component, error) {
-	components, err := kpa.ReadComponents(ctx, api)
+	components, err := kpa.ReadComponents(ctx, apply.NewCachedReader(api))
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func OwnersOf(provisionings []v1alpha1.Provisioning) Owners {
 }
 
 // ListProvisionings reads all of them.
-func ListProvisionings(ctx context.Context, c client.Client) ([]v1alpha1.Provisioning, error) {
+func ListProvisionings(ctx context.Context, c client.Reader) ([]v1alpha1.Provisioning, error) {
 	var list v1alpha1.ProvisioningList
 	if err := c.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list Provisionings: %w", err)

@@ -40,7 +40,7 @@ func TestComponentsAreListedOnceForAllThatTheyAreNeededFor(t *testing.T) {
 			},
 		}).Build()
 
-	all, err := ReadComponents(ctx, apply.NewCachedReads(api))
+	all, err := ReadComponents(ctx, apply.NewCachedReader(api))
 	require.NoError(t, err)
 	require.NoError(t, all.GrantNamespaces(ctx, api))
 	asked := AddOns{Namespace: "default", Owner: metav1.OwnerReference{Name: "p"}, Cluster: "edge", Names: []string{"qat"}}

@@ -29,15 +29,15 @@ func (FromCache) ApplyToList(o *client.ListOptions) {
 	o.Raw.ResourceVersion = "0"
 }
 
-// NewCachedReads returns a client whose reads are answered FromCache. Its writes are those of c.
-func NewCachedReads(c client.Client) client.Client { return cachedReads{c} }
+// NewCachedReader returns a reader whose reads are answered FromCache.
+func NewCachedReader(c client.Reader) client.Reader { return cachedReader{c} }
 
-type cachedReads struct{ client.Client }
+type cachedReader struct{ reader client.Reader }
 
-func (c cachedReads) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-	return c.Client.Get(ctx, key, o, append(options, FromCache{})...)
+func (c cachedReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	return c.reader.Get(ctx, key, o, append(options, FromCache{})...)
 }
 
-func (c cachedReads) List(ctx context.Context, o client.ObjectList, options ...client.ListOption) error {
-	return c.Client.List(ctx, o, append(options, FromCache{})...)
+func (c cachedReader) List(ctx context.Context, o client.ObjectList, options ...client.ListOption) error {
+	return c.reader.List(ctx, o, append(options, FromCache{})...)
 }

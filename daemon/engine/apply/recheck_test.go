@@ -132,10 +132,11 @@ func TestACacheAsksForLessOnceASetWasCurrent(t *testing.T) {
 	assert.Len(t, s.takeAsked(), 7, "after a loss every object is read from etcd")
 }
 
-func TestCachedReads(t *testing.T) {
+func TestACachedReaderSaysSoWithEveryRead(t *testing.T) {
 	ctx, s := t.Context(), &server{}
-	c := NewCachedReads(s.client())
-	require.NoError(t, c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: "a"}}))
+	api := s.client()
+	c := NewCachedReader(api)
+	require.NoError(t, api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: "a"}}))
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
 	options := []client.ListOption{client.InNamespace("metal3")}
