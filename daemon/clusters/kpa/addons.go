@@ -89,7 +89,10 @@ func (a AddOns) component(name string, all []string) *v1alpha1.Component {
 		Spec: v1alpha1.ComponentSpec{Clusters: []string{a.Cluster}, Source: v1alpha1.Source{Folder: name}},
 	}
 	for _, d := range dependencies(name, all) {
-		c.Spec.DependsOn = append(c.Spec.DependsOn, v1alpha1.Dependency{Name: a.Cluster + "-" + d})
+		c.Spec.DependsOn = append(c.Spec.DependsOn, v1alpha1.Dependency{
+			Name:      a.Cluster + "-" + d,
+			OrSkipped: hardware[d] != nil, // machines run on nodes without virtual functions, too
+		})
 	}
 	if labels := hardware[name]; labels != nil && slices.Contains(all, "nfd") {
 		c.Spec.Requires = &v1alpha1.Requires{NodeLabels: labels}

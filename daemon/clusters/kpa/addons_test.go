@@ -62,6 +62,10 @@ func TestAnAddOnWithoutItsHardwareIsSkipped(t *testing.T) {
 	assert.Equal(t, "edge-qat", c.Name)
 	assert.Equal(t, "qat", c.Spec.Source.Folder)
 	assert.Equal(t, []string{"edge"}, c.Spec.Clusters)
+
+	c = a.component("virtual-machines", []string{"multus", "nfd", "qat", "virtual-machines"})
+	assert.Equal(t, []v1alpha1.Dependency{{Name: "edge-multus"}, {Name: "edge-qat", OrSkipped: true}}, c.Spec.DependsOn,
+		"machines run without such hardware, too")
 }
 
 func TestStatusOfAComponent(t *testing.T) {

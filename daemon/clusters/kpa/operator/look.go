@@ -148,10 +148,11 @@ func dependenciesOf(c *v1alpha1.Component, all []v1alpha1.Component, cluster str
 
 		o := &all[i]
 		dependency := plan.Dependency{
-			Name:    d.Name,
-			Exists:  true,
-			Current: o.Status.ObservedGeneration == o.Generation && o.DeletionTimestamp.IsZero(),
-			Phase:   o.Status.Phase,
+			Name:      d.Name,
+			Exists:    true,
+			Current:   o.Status.ObservedGeneration == o.Generation && o.DeletionTimestamp.IsZero(),
+			Phase:     o.Status.Phase,
+			OrSkipped: d.OrSkipped,
 		}
 		for _, s := range o.Status.Clusters {
 			if s.Name == cluster {

@@ -44,7 +44,12 @@ func TestDependentsGoFirst(t *testing.T) {
 }
 
 func TestDependencies(t *testing.T) {
-	ready := Dependency{"base", true, true, v1alpha1.PhaseReady}
+	ready := Dependency{Name: "base", Exists: true, Current: true, Phase: v1alpha1.PhaseReady}
+	in := func(phase string) Dependency {
+		return Dependency{Name: "cni", Exists: true, Current: true, Phase: phase}
+	}
+	edited, skipped := in(v1alpha1.PhaseReady), in(v1alpha1.PhaseSkipped)
+	edited.Current, skipped.OrSkipped = false, true
 	for name, c := range map[string]struct {
 		all    []Dependency
 		reason string
@@ -52,10 +57,12 @@ func TestDependencies(t *testing.T) {
 	}{
 		"none":       {nil, "", ""},
 		"ready":      {[]Dependency{ready}, "", ""},
-		"absent":     {[]Dependency{ready, {"cni", false, false, ""}}, ReasonDependencyMissing, v1alpha1.PhaseWaiting},
-		"edited now": {[]Dependency{{"cni", true, false, v1alpha1.PhaseReady}}, ReasonDependencyWaits, v1alpha1.PhaseWaiting},
-		"failed":     {[]Dependency{{"cni", true, true, v1alpha1.PhaseFailed}}, ReasonDependencyWaits, v1alpha1.PhaseWaiting},
-		"skipped":    {[]Dependency{{"cni", true, true, v1alpha1.PhaseSkipped}}, ReasonDependencySkipped, v1alpha1.PhaseSkipped},
+		"absent":     {[]Dependency{ready, {Name: "cni"}}, ReasonDependencyMissing, v1alpha1.PhaseWaiting},
+		"edited now": {[]Dependency{edited}, ReasonDependencyWaits, v1alpha1.PhaseWaiting},
+		"failed":     {[]Dependency{in(v1alpha1.PhaseFailed)}, ReasonDependencyWaits, v1alpha1.PhaseWaiting},
+		"skipped":    {[]Dependency{in(v1alpha1.PhaseSkipped)}, ReasonDependencySkipped, v1alpha1.PhaseSkipped},
+		"or skipped": {[]Dependency{skipped}, "", ""},
+		"and more":   {[]Dependency{skipped, in(v1alpha1.PhaseFailed)}, ReasonDependencyWaits, v1alpha1.PhaseWaiting},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := CheckDependencies(c.all)

@@ -54,6 +54,8 @@ type Dependency struct {
 	Exists  bool
 	Current bool   // its status is about what it asks for now
 	Phase   string // there, or of all clusters if it is not on that one
+
+	OrSkipped bool // it is enough that it is skipped
 }
 
 // CheckDependencies says what the first dependency is that is not ready; nil if all are.
@@ -65,6 +67,7 @@ func CheckDependencies(all []Dependency) *Verdict {
 				v1alpha1.PhaseWaiting, ReasonDependencyMissing,
 				fmt.Sprintf("it depends on %s, which does not exist in this namespace; create it", d.Name),
 			}
+		case d.Current && d.Phase == v1alpha1.PhaseSkipped && d.OrSkipped:
 		case d.Current && d.Phase == v1alpha1.PhaseSkipped:
 			return &Verdict{
 				v1alpha1.PhaseSkipped, ReasonDependencySkipped,

@@ -74,7 +74,8 @@ type BundleSource struct {
 
 // Dependency is a Component of the same namespace that is ready before.
 type Dependency struct {
-	Name string `json:"name"`
+	Name      string `json:"name"`
+	OrSkipped bool   `json:"orSkipped,omitempty"` // it is enough that it is skipped: the order matters, not the thing
 }
 
 // Requires is what a cluster must have; a cluster without it is skipped, or waited for.

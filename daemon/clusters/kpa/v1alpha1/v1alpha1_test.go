@@ -22,7 +22,7 @@ spec:
   appliance: true
   source: {inline: x, folder: f, bundle: {name: w, version: "1", owner: o}}
   targetNamespace: ns
-  dependsOn: [{name: o}]
+  dependsOn: [{name: o, orSkipped: true}]
   requires: {nodeLabels: {a: b}, onMissing: Wait}
   healthExpr: [{apiVersion: v1, kind: Node, namespace: ns, name: m, expr: "true", message: t}]
   selfTest: {job: {backoffLimit: 0}}
