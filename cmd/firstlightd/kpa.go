@@ -41,6 +41,7 @@ func newKPACommand() *cobra.Command {
 	f.StringVar(&c.Folder, "folder", "", "where sources that are folders are")
 	f.StringVar(&c.Bundles, "bundles", "", "where uploaded bundles are, OWNER/NAME/VERSION")
 	f.BoolVar(&c.Elect, "elect", true, "wait until no other operator runs")
+	f.BoolVar(&c.Own, "own", false, "clusters may be on this very machine, as those of measurements are")
 	f.StringVar(&c.Health, "health", "0", "address to serve /readyz at; 0 for none")
 	return cmd
 }

@@ -34,7 +34,7 @@ type Config struct {
 	Bundles   string // that were uploaded, OWNER/NAME/VERSION; may be missing
 	Elect     bool   // wait until no other operator runs
 	Health    string // address of /readyz; "0" for none
-	Own       bool   // clusters may be on this very machine, as those of tests are
+	Own       bool   // clusters may be on this very machine, as those of tests and measurements are
 }
 
 // FieldManager is the operator's name; it has the fields of Components that the operator writes.
