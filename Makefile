@@ -104,6 +104,10 @@ bench-bpa: ## Measure the operator of clusters: matching, and its memory with 1,
 	$(BENCH) . ./daemon/clusters/bpa/bench
 	$(BENCH) Operator ./image/lab/testbed/sandbox/bench
 
+.PHONY: bench-kpa
+bench-kpa: ## Measure 20 Components on 10 API servers beside helm install in a loop, and the operator that waits (4 GiB of memory; an hour)
+	$(BENCH) . ./daemon/clusters/kpa/bench
+
 .PHONY: bench-artifact
 bench-artifact: ## Measure uploads and downloads beside an S3 server and nginx, and memory (10 GiB of disk; minutes)
 	@scripts/deps test bench
@@ -115,7 +119,7 @@ bench-clusters: ## Measure clusters of 1, 2 and 3 nodes by SSH and by Cluster AP
 	$(BENCH) . ./image/lab/testbed/sandbox/nodes/bench
 
 .PHONY: bench
-bench: bench-pxe bench-kube bench-idle bench-metal bench-bpa bench-clusters bench-artifact bench-image bench-rack ## All measurements; rows to the screen and to build/bench
+bench: bench-pxe bench-kube bench-idle bench-metal bench-bpa bench-kpa bench-clusters bench-artifact bench-image bench-rack ## All measurements; rows to the screen and to build/bench
 
 .PHONY: deps
 deps: ## Install the Debian packages that building and testing need

@@ -101,6 +101,7 @@ func (m *measurement) measure(ctx context.Context) (err error) {
 
 // onNewClusters has do work with clusters that have nothing, and sees that they have everything afterwards.
 func (m *measurement) onNewClusters(ctx context.Context, dir string, do func(fleet) error) error {
+	defer os.RemoveAll(dir) // what is left goes with the benchmark
 	f, err := startFleet(ctx, dir, m.clusters)
 	if err != nil {
 		return err
@@ -110,7 +111,7 @@ func (m *measurement) onNewClusters(ctx context.Context, dir string, do func(fle
 	if err := do(f); err != nil {
 		return err
 	}
-	return errors.Join(f.check(ctx, m.components), os.RemoveAll(dir))
+	return f.check(ctx, m.components)
 }
 
 // rows are those of what was measured.
@@ -128,6 +129,8 @@ func (m *measurement) rows() []bench.Row {
 	for _, name := range m.series.Names() {
 		r := bench.Row{Name: "kpa/" + name, Unit: "s", Ours: m.series.Median(name), Note: on}
 		switch name {
+		case byLoop, sideBySide, loopCPU:
+			continue // they are peers
 		case install:
 			r.Note = "from the first Component to the last that is Ready; " + on
 			if loop := m.series.Median(byLoop); loop > 0 {
@@ -149,8 +152,6 @@ func (m *measurement) rows() []bench.Row {
 			r = r.Less("limit", 100, 1)
 		case peakMemory:
 			r.Unit, r.Note = "MiB", "most that was resident at once (VmHWM), "+idle
-		case byLoop, sideBySide, loopCPU:
-			continue // they are peers
 		}
 		all = append(all, r)
 	}

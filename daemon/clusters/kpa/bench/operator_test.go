@@ -186,18 +186,21 @@ func (m *measurement) measureIdle(ctx context.Context, api client.Client, pid in
 	took := process.CPU(pid) - before
 	m.series.Add(idleCPU, max(100*took.Seconds()/idleTime.Seconds(), 0.01)) // the kernel counts in hundredths of a second
 
-	for name, line := range map[string]string{idleMemory: bench.Resident, peakMemory: bench.PeakResident} {
-		used, err := bench.Memory(pid, line)
-		if err != nil {
-			return err
-		}
-		m.series.Add(name, used/(1<<20))
+	now, err := bench.Memory(pid, bench.Resident)
+	if err != nil {
+		return err
 	}
-	return m.checkRepeated(ctx, api)
+	peak, err := bench.Memory(pid, bench.PeakResident)
+	if err != nil {
+		return err
+	}
+	m.series.Add(idleMemory, now/(1<<20))
+	m.series.Add(peakMemory, peak/(1<<20))
+	return checkRepeated(ctx, api)
 }
 
 // checkRepeated sees that everything was applied again in that time: else too little was measured.
-func (m *measurement) checkRepeated(ctx context.Context, api client.Client) error {
+func checkRepeated(ctx context.Context, api client.Client) error {
 	var all v1alpha1.ComponentList
 	if err := api.List(ctx, &all); err != nil {
 		return err
