@@ -59,8 +59,9 @@ type Config struct {
 // Rack is an appliance and its servers.
 type Rack struct {
 	Config
-	access []byte // the appliance's log-in, as in authorized_keys
-	system string // the servers' disk image
+	access []byte            // the appliance's log-in, as in authorized_keys
+	system string            // the servers' disk image
+	add    map[string]string // to the appliance's root
 
 	Appliance *sandbox.Sandbox
 	Servers   []*Server
@@ -118,21 +119,14 @@ func (r *Rack) start(ctx context.Context) (err error) {
 		return err
 	}
 
-	add := map[string]string{}
+	r.add = map[string]string{}
 	if !r.Full {
-		if add[mirror], err = sandbox.Build(ctx, ".", "./image/lab/testbed/sandbox/nodes/mirror", r.Dir); err != nil {
+		if r.add[mirror], err = sandbox.Build(ctx, ".", "./image/lab/testbed/sandbox/nodes/mirror", r.Dir); err != nil {
 			return err
 		}
 	}
 
-	r.Appliance, err = r.Programs.StartAppliance(ctx, sandbox.Config{
-		Name: r.Name,
-		Root: r.Root,
-		Dir:  filepath.Join(r.Dir, "appliance"),
-		Log:  r.Log,
-		Add:  add,
-	})
-	if err != nil {
+	if err := r.startSandbox(ctx); err != nil {
 		return err
 	}
 
@@ -188,15 +182,41 @@ func (r *Rack) start(ctx context.Context) (err error) {
 // site is that of the whole appliance: no clusters but those that are asked for.
 const site = "name: sandbox\nnetworks: {provisioning: {interface: eth0}}\nclusters: []\n"
 
+// startSandbox starts the appliance's sandbox on what it kept, without a network.
+func (r *Rack) startSandbox(ctx context.Context) (err error) {
+	r.Appliance, err = r.Programs.StartAppliance(ctx, sandbox.Config{
+		Name: r.Name,
+		Root: r.Root,
+		Dir:  filepath.Join(r.Dir, "appliance"),
+		Log:  r.Log,
+		Add:  r.add,
+	})
+	return err
+}
+
+// begin connects the whole appliance and starts its daemon.
+func (r *Rack) begin(ctx context.Context) error {
+	return errors.Join(
+		r.bridge.Connect(ctx, r.Appliance.PID(), "appliance", "eth0"),
+		r.Appliance.WriteSite(site),
+		run(ctx, r.Appliance, "systemctl start firstlightd"),
+	)
+}
+
+// CutAppliance takes the appliance's power; servers go on. What was not on its disk is lost, as far as a sandbox can lose it.
+func (r *Rack) CutAppliance() error { return r.Appliance.Close() }
+
+// PowerOnAppliance starts the whole appliance on what it kept. It waits for nothing. With Config.Full alone.
+func (r *Rack) PowerOnAppliance(ctx context.Context) error {
+	if err := r.startSandbox(ctx); err != nil {
+		return err
+	}
+	return r.begin(ctx)
+}
+
 // startFull waits until the appliance is as far as it comes without nodes.
 func (r *Rack) startFull(ctx context.Context) (err error) {
-	if err := r.bridge.Connect(ctx, r.Appliance.PID(), "appliance", "eth0"); err != nil {
-		return err
-	}
-	if err := r.Appliance.WriteSite(site); err != nil {
-		return err
-	}
-	if err := run(ctx, r.Appliance, "systemctl start firstlightd"); err != nil {
+	if err := r.begin(ctx); err != nil {
 		return err
 	}
 	if _, err := r.Appliance.AwaitStage(ctx, "clusters-handed-over", r.Log); err != nil {

@@ -34,7 +34,7 @@ const cluster = "edge"
 var update = flag.Bool("update", false, "write the blocks of pages")
 
 // patience only ends a test that hangs.
-const patience = 20 * time.Minute
+const patience = 30 * time.Minute
 
 func newBench(t *testing.T, name string, servers int) *bench {
 	return startBench(t, nodes.Config{Name: name}, servers)

@@ -17,7 +17,13 @@ func newWithPlugin(t *testing.T, name, plugin string) *bench {
 // provisionPlugins has a Provisioning of both nodes ask for plugins, commas between, and waits for it.
 func (b *bench) provisionPlugins(plugins string) {
 	b.t.Helper()
+	b.requestPlugins(plugins)
+	b.until("bpa", "edge")
+}
+
+// requestPlugins has a Provisioning of both nodes ask for plugins, commas between.
+func (b *bench) requestPlugins(plugins string) {
+	b.t.Helper()
 	b.apply(`{apiVersion: bpa.akraino.org/v1alpha1, kind: Provisioning, metadata: {name: edge, namespace: default, labels: {cluster: edge, owner: alpha}},
 spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{worker-2: {mac-address: '52:54:00:00:00:02'}}], KUDPlugins: [` + plugins + `]}}`)
-	b.until("bpa", "edge")
 }
