@@ -19,8 +19,8 @@ import (
 
 // quickJob is the spec of a Job whose one pod ends at once, on the node whose power is not cut: there, a second pod could
 // only come from a second Job.
-const quickJob = `{backoffLimit: 0, template: {spec: {nodeName: master-1, restartPolicy: Never, tolerations: [{operator: Exists}],
-containers: [{name: job, image: '%s', imagePullPolicy: IfNotPresent, command: [/usr/bin/firstlight-addons, --help]}]}}}`
+const quickJob = "{backoffLimit: 0, template: {spec: {nodeName: master-1, restartPolicy: Never, tolerations: [{operator: Exists}], " +
+	"containers: [{name: job, image: '%s', imagePullPolicy: IfNotPresent, command: [/usr/bin/firstlight-addons, --help]}]}}}"
 
 // lampKind and lamp are files of a folder that was brought to the appliance: a kind, and an object of it.
 const (
@@ -53,7 +53,10 @@ spec:
       terminationGracePeriodSeconds: 1
       tolerations: [{operator: Exists}]
       topologySpreadConstraints:
-      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}
+      - maxSkew: 1
+        topologyKey: kubernetes.io/hostname
+        whenUnsatisfiable: DoNotSchedule
+        labelSelector: {matchLabels: {app: web}}
       containers:
       - name: web
         image: %s
@@ -238,9 +241,10 @@ func (b *bench) checkInventories() {
 func (b *bench) checkJobs() {
 	b.t.Helper()
 	var events struct {
-		Items []struct{ InvolvedObject struct{ Name, UID string } }
+		Items []struct{ InvolvedObject struct{ Name string } }
 	}
-	out := b.kubectl("-n", "power", "get", "events", "--field-selector", "reason=SuccessfulCreate,involvedObject.kind=Job", "-o", "json")
+	const made = "reason=SuccessfulCreate,involvedObject.kind=Job"
+	out := b.kubectl("-n", "power", "get", "events", "--field-selector", made, "-o", "json")
 	require.NoError(b.t, json.Unmarshal([]byte(out), &events))
 	pods := map[string]int{}
 	for _, e := range events.Items {
