@@ -183,14 +183,17 @@ func (r *Rack) start(ctx context.Context) (err error) {
 const site = "name: sandbox\nnetworks: {provisioning: {interface: eth0}}\nclusters: []\n"
 
 // startSandbox starts the appliance's sandbox on what it kept, without a network.
-func (r *Rack) startSandbox(ctx context.Context) (err error) {
-	r.Appliance, err = r.Programs.StartAppliance(ctx, sandbox.Config{
+func (r *Rack) startSandbox(ctx context.Context) error {
+	appliance, err := r.Programs.StartAppliance(ctx, sandbox.Config{
 		Name: r.Name,
 		Root: r.Root,
 		Dir:  filepath.Join(r.Dir, "appliance"),
 		Log:  r.Log,
 		Add:  r.add,
 	})
+	if err == nil {
+		r.Appliance = appliance
+	}
 	return err
 }
 
