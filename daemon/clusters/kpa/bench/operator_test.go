@@ -1,9 +1,11 @@
 package bench_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,12 +91,20 @@ func prepare(ctx context.Context, api client.Client, f fleet) error {
 	if err != nil {
 		return err
 	}
-	provisionings, err := apply.Read("bench", crd.BPA)
-	if err != nil {
+	if err := poll(ctx, time.Minute, func() error { return own.Apply(ctx, api) }); err != nil {
 		return err
 	}
-	for _, set := range []apply.Set{own, provisionings} {
-		if err := poll(ctx, time.Minute, func() error { return set.Apply(ctx, api) }); err != nil {
+	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(crd.BPA), 4096); ; {
+		kind := &unstructured.Unstructured{}
+		if err := d.Decode(kind); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		if len(kind.Object) == 0 {
+			continue
+		}
+		if err := api.Create(ctx, kind); err != nil {
 			return err
 		}
 	}
