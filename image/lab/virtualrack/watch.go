@@ -280,7 +280,10 @@ func (c *machine) addOwnState(m Machine) Machine {
 	return m
 }
 
-// internalPrefixes are the addresses of the pods and services within the appliance; they are no way out.
+// internalPrefixes are the addresses of the pods and services of the appliance, of the site's clusters and of clusters of
+// Cluster API, as far as nobody chose others; they are no way out.
 func (r Rack) internalPrefixes() []netip.Prefix {
-	return []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/12")}
+	return []netip.Prefix{
+		netip.MustParsePrefix("10.244.0.0/15"), netip.MustParsePrefix("10.96.0.0/12"),
+	}
 }
