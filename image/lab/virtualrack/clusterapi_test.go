@@ -13,6 +13,7 @@ import (
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/image/lab"
+	"firstlight.dev/firstlight/image/lab/testbed/page"
 )
 
 // machineCluster is the name of the cluster, and machineEndpoint its address.
@@ -76,6 +77,9 @@ func TestObjectsBecomeACluster(t *testing.T) {
 
 	assert.Empty(t, c.status().Outside, "frames were addressed to the world outside")
 	t.Log("\n" + s.text.String())
+	if *update && !t.Failed() {
+		page.Check(t, "../../../docs/cluster-api.md", "demo", s.text.String(), true)
+	}
 	all := c.processes()
 	c.remove(all)
 }
