@@ -110,7 +110,7 @@ spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{wor
 	for _, name := range []string{"sriov", "qat"} {
 		b.appliance("kubectl", "wait", "kc/edge-"+name, "--for=delete", "--timeout=5m")
 		assert.Empty(t, b.kubectl("get", "clusterrole,role,serviceaccount,daemonset,deployment,validatingadmissionpolicy", "-A", "-o", "name",
-			"--ignore-not-found", "-l", "kpa.akraino.org/component=edge-"+name))
+			"--ignore-not-found", "-l", "kpa.akraino.org/name=edge-"+name))
 	}
 	assert.Contains(t, b.kubectl("-n", "sriov-network-operator", "get", "sriovnetworknodepolicies", "-o", "name"), "nic", "policies are their owners'")
 }

@@ -203,6 +203,6 @@ func (b *bench) checkRemoval(t *testing.T, remove func()) {
 	t.Log("\n" + b.on(first, "ls -l /etc/cni/net.d"))
 
 	const kinds = "clusterrole,clusterrolebinding,role,rolebinding,serviceaccount,daemonset,validatingadmissionpolicy"
-	assert.Empty(t, b.kubectl("get", kinds, "-A", "-o", "name", "--ignore-not-found", "-l", "kpa.akraino.org/component=edge-multus"))
+	assert.Empty(t, b.kubectl("get", kinds, "-A", "-o", "name", "--ignore-not-found", "-l", "kpa.akraino.org/name=edge-multus"))
 	assert.Contains(t, b.kubectl("get", "net-attach-def", "-o", "name"), "macvlan-conf", "definitions are their owners'")
 }

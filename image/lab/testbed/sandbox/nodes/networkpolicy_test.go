@@ -212,5 +212,5 @@ func TestNetworkPolicies(t *testing.T) {
 		b.await(s, table, "^0\n")
 	}
 	open()
-	assert.Empty(t, b.kubectl("get", "clusterrole,clusterrolebinding,serviceaccount,role,rolebinding,daemonset", "-A", "-o", "name", "--ignore-not-found", "-l", "kpa.akraino.org/component=edge-network-policy"))
+	assert.Empty(t, b.kubectl("get", "clusterrole,clusterrolebinding,serviceaccount,role,rolebinding,daemonset", "-A", "-o", "name", "--ignore-not-found", "-l", "kpa.akraino.org/name=edge-network-policy"))
 }
