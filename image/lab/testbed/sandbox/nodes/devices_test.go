@@ -57,6 +57,7 @@ spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{wor
 
 	provision("multus, sriov, qat")
 	for _, name := range []string{"multus", "sriov", "qat"} {
+		b.appliance("kubectl", "wait", "kc/edge-"+name, "--for=create", "--timeout=5m")
 		b.appliance("kubectl", "wait", "kc/edge-"+name, "--for=condition=Ready", "--timeout=10m")
 	}
 	t.Log("\n" + b.appliance("kubectl", "get", "kc", "-o", "wide"))

@@ -50,6 +50,7 @@ stringData:
         [Install]
         WantedBy=multi-user.target
     runcmd:
+    - resolvectl domain $(ip -o route show default | grep -o 'dev [^ ]*' | cut -c 5-) cluster.local
     - getent hosts kubernetes.default.svc.cluster.local >/srv/resolved
     - systemctl enable --now who.service
 ---
