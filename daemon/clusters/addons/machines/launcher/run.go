@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	v1 "firstlight.dev/firstlight/daemon/clusters/addons/machines/v1"
@@ -61,7 +62,19 @@ func (l *Launcher) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the pod's name servers: %w", err)
 	}
-	return l.runQEMU(ctx, Arguments(m, files, with, searchDomains(string(resolv))), gracePeriod(m.Spec))
+	arguments := func(with Accelerator) []string { return Arguments(m, files, with, searchDomains(string(resolv))) }
+	return l.runMachine(ctx, arguments, with, gracePeriod(m.Spec))
+}
+
+// runMachine runs QEMU, and once more without KVM if that is what it crashed of at its start: a KVM within a virtual
+// machine may create a processor and not take what QEMU sets in it.
+func (l *Launcher) runMachine(ctx context.Context, arguments func(Accelerator) []string, with Accelerator, grace time.Duration) error {
+	err := l.runQEMU(ctx, arguments(with), grace)
+	if with != KVM || !errors.Is(err, errCrashed) {
+		return err
+	}
+	l.Log.Warn("instructions are translated, which is slow: QEMU does not run with this node's KVM", "reason", err)
+	return l.runQEMU(ctx, arguments(TCG), grace)
 }
 
 // searchDomains are those of a resolv.conf(5); the last line counts.
@@ -103,7 +116,7 @@ func (l *Launcher) runQEMU(ctx context.Context, args []string, grace time.Durati
 	if name == "" {
 		name = program
 	}
-	q := &process{cmd: exec.Command(name, args...), ended: make(chan struct{})} // ctx only presses the power button
+	q := &process{cmd: exec.Command(name, args...), began: time.Now(), ended: make(chan struct{})} // ctx only presses the power button
 	q.cmd.Stderr = io.MultiWriter(l.Stderr, &q.said)
 	if err := q.cmd.Start(); err != nil {
 		return fmt.Errorf("start QEMU: %w", err)
@@ -203,13 +216,25 @@ func (l *Launcher) stop(q *process, m *monitor, grace time.Duration) {
 // process is QEMU.
 type process struct {
 	cmd   *exec.Cmd
+	began time.Time
 	said  tail
 	ended chan struct{}
-	err   error // when it has ended
+
+	// When it has ended.
+	err     error
+	life    time.Duration
+	crashed bool // by a signal of its own
 }
+
+// errCrashed is that QEMU ended itself by a signal, soon after its start.
+var errCrashed = errors.New("QEMU crashed")
 
 func (q *process) wait() {
 	q.err = q.cmd.Wait()
+	q.life = time.Since(q.began)
+	if status, ok := q.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
+		q.crashed = status.Signaled() && status.Signal() != syscall.SIGKILL // that one is ours, or the kernel's for want of memory
+	}
 	close(q.ended)
 }
 
@@ -226,6 +251,8 @@ func (q *process) explain(err error) error {
 		return fmt.Errorf("start the machine: %w", err)
 	}
 	switch {
+	case q.err != nil && q.crashed && q.life < startTimeout:
+		return fmt.Errorf("%w (%w): %s", errCrashed, q.err, q.said.line())
 	case q.err != nil:
 		return fmt.Errorf("QEMU ended (%w): %s", q.err, q.said.line())
 	case err != nil:

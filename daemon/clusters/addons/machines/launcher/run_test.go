@@ -10,8 +10,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,8 +40,13 @@ func TestMain(m *testing.M) {
 // runGuest connects to the sockets as QEMU does, prints, echoes what is typed in upper case, and ends when the button is
 // pressed, if it is not deaf.
 func runGuest(mode string) error {
-	if mode == "broken" {
+	switch {
+	case mode == "broken":
 		return fmt.Errorf("disk0: no such disk")
+	case mode == "short without KVM" && slices.Contains(os.Args, "kvm"), mode == "crash":
+		fmt.Fprintln(os.Stderr, "qemu: kvm_buf_set_msrs: Assertion failed.")
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM) // of SIGABRT Go itself makes an exit
+		select {}
 	}
 	path := func(name string) string {
 		for _, a := range os.Args {
@@ -76,7 +83,7 @@ func runGuest(mode string) error {
 		}
 		fmt.Fprintln(control, `{"return": {}}`)
 		switch {
-		case command.Execute == "qmp_capabilities" && mode == "short", command.Execute == "quit":
+		case command.Execute == "qmp_capabilities" && strings.HasPrefix(mode, "short"), command.Execute == "quit":
 			return nil
 		case command.Execute == "system_powerdown" && mode == "hears":
 			fmt.Fprintln(control, `{"event": "SHUTDOWN", "data": {"guest": true}}`)
@@ -119,12 +126,15 @@ func launch(t *testing.T, mode string, grace int64) (ctx context.Context, stop f
 	m := Machine{Name: "web", Spec: v1.InstanceSpec{TerminationGracePeriodSeconds: &grace}}
 	ctx, stop = context.WithCancel(t.Context())
 	t.Cleanup(stop)
-	args := Arguments(m, nil, TCG, nil)
-	for i, a := range args {
-		args[i] = strings.ReplaceAll(a, "path=", "path="+root)
+	arguments := func(with Accelerator) []string {
+		args := Arguments(m, nil, with, nil)
+		for i, a := range args {
+			args[i] = strings.ReplaceAll(a, "path=", "path="+root)
+		}
+		return args
 	}
 	ended = make(chan error, 1)
-	go func() { ended <- l.runQEMU(ctx, args, gracePeriod(m.Spec)) }()
+	go func() { ended <- l.runMachine(ctx, arguments, KVM, gracePeriod(m.Spec)) }()
 	return ctx, stop, ended, console, root
 }
 
@@ -169,6 +179,14 @@ func TestAMachineEndsWithItsGuest(t *testing.T) {
 func TestAMachineThatDoesNotStartSaysWhy(t *testing.T) {
 	_, _, ended, _, _ := launch(t, "broken", 30)
 	assert.EqualError(t, wait(t, ended), "QEMU ended (exit status 1): qemu: disk0: no such disk")
+}
+
+// A machine that crashes with KVM is run without, and one that crashes without as well says so.
+func TestAMachineWhoseKVMDoesNotRunItIsTranslated(t *testing.T) {
+	_, _, ended, _, _ := launch(t, "short without KVM", 30)
+	require.NoError(t, wait(t, ended))
+	_, _, ended, _, _ = launch(t, "crash", 30)
+	assert.ErrorContains(t, wait(t, ended), "QEMU crashed (signal: terminated")
 }
 
 // Whoever attaches sees the end of what was printed, types, and leaves without the machine.
