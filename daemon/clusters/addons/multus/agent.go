@@ -12,10 +12,9 @@ import (
 
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
+	"firstlight.dev/firstlight/daemon/clusters/addons/cniprogram"
 	"firstlight.dev/firstlight/daemon/clusters/addons/removal"
 )
 
@@ -89,7 +88,7 @@ func (a *Agent) install() error {
 	if err != nil {
 		return fmt.Errorf("read the pod's account: %w", err)
 	}
-	text, err := encodeKubeconfig(config)
+	text, err := cniprogram.EncodeAccess(config)
 	if err != nil {
 		return err
 	}
@@ -131,22 +130,6 @@ func encodeConf(d Dirs, options Options, draining bool) ([]byte, error) {
 		}},
 	}, "", "  ")
 	return append(text, '\n'), err
-}
-
-// encodeKubeconfig is a file with all that is in it: the pod's folders are not the node's.
-func encodeKubeconfig(c *rest.Config) ([]byte, error) {
-	ca, err := os.ReadFile(c.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the cluster's authority: %w", err)
-	}
-
-	const name = "multus"
-	return clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: c.Host, CertificateAuthorityData: ca}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: c.BearerToken}},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
-		CurrentContext: name,
-	})
 }
 
 // leave is what a pod does that is ending.

@@ -10,8 +10,6 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 func read(t *testing.T, path string) string {
@@ -71,20 +69,6 @@ func TestTheConfigurationFollowsTheDefaultNetworks(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"namespaceIsolation": true`)
 	assert.Contains(t, string(text), `"globalNamespaces": "a,b"`)
-}
-
-func TestTheAccessIsInOneFile(t *testing.T) {
-	ca := filepath.Join(t.TempDir(), "ca.crt")
-	write(t, ca, "authority")
-	c := &rest.Config{Host: "https://10.96.0.1:443", BearerToken: "secret"}
-	c.CAFile = ca
-	text, err := encodeKubeconfig(c)
-	require.NoError(t, err)
-	got, err := clientcmd.RESTConfigFromKubeConfig(text)
-	require.NoError(t, err)
-	assert.Equal(t, "https://10.96.0.1:443", got.Host)
-	assert.Equal(t, "secret", got.BearerToken)
-	assert.Equal(t, "authority", string(got.CAData))
 }
 
 func TestRemovalLeavesPodsTheirDeletion(t *testing.T) {
