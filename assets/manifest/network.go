@@ -16,6 +16,9 @@ const NodeImage = assets.ImageDomain + "/node:v" + assets.Version
 // MachinesImage has QEMU, for the pods of virtual machines.
 const MachinesImage = assets.ImageDomain + "/machines:v" + assets.Version
 
+// OVNImage has Open vSwitch and OVN, for the add-on of that name.
+const OVNImage = assets.ImageDomain + "/ovn:v" + assets.Version
+
 // PackageVersion is the version of the Debian packages that are made of the one layer of NodeImage, by the digits of its
 // digest. It names what they are made of: other programs are another version.
 func PackageVersion(layer string) string {

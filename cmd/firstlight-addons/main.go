@@ -42,6 +42,6 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	c.AddCommand(newPolicyCommand(), newTenantsCommand(), newMultusCommand(), newChainCommand(), newDevicesCommand(),
-		newSRIOVCommand(), newMachinesCommand(), newMachineCommand())
+		newSRIOVCommand(), newMachinesCommand(), newMachineCommand(), newOVNCommand())
 	return c
 }

@@ -63,7 +63,7 @@ type heldImage struct {
 
 // ofNodes are images that only nodes of clusters run: they are served to them.
 func ofNodes() []string {
-	return []string{"node", "metrics-server", "local-path-provisioner", "machines"}
+	return []string{"node", "metrics-server", "local-path-provisioner", "machines", "ovn"}
 }
 
 // isOfNodes tells whether an image is none of those that the appliance runs.

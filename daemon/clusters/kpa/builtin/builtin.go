@@ -39,7 +39,9 @@ func Read(name string) (text []byte, ok bool, err error) {
 			return nil, true, err
 		}
 		b.WriteString("\n---\n")
-		images := struct{ NodeImage, MachinesImage string }{manifest.NodeImage, manifest.MachinesImage}
+		images := struct{ NodeImage, MachinesImage, OVNImage string }{
+			manifest.NodeImage, manifest.MachinesImage, manifest.OVNImage,
+		}
 		if err := t.Execute(&b, images); err != nil {
 			return nil, true, err
 		}
