@@ -101,3 +101,6 @@ const Synced = "firstlight.dev/synced"
 
 // Instance is an annotation on the pods of virtual machines: the instance that its launcher runs, as JSON.
 const Instance = "firstlight.dev/instance"
+
+// Routes is an annotation on pods of service chains: the routes that the add-on ovn4nfv gives them, as JSON.
+const Routes = "firstlight.dev/routes"

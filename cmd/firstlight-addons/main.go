@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/daemon/clusters/addons/multus"
+	"firstlight.dev/firstlight/daemon/clusters/addons/ovn4nfv"
 	"firstlight.dev/firstlight/daemon/clusters/addons/sriov"
 )
 
@@ -25,6 +26,9 @@ func main() {
 		return
 	case sriov.IsPlugin(os.Args[0]):
 		sriov.RunPlugin(ctx)
+		return
+	case ovn4nfv.IsPlugin(os.Args[0]):
+		ovn4nfv.RunPlugin(ctx)
 		return
 	}
 
@@ -42,6 +46,6 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	c.AddCommand(newPolicyCommand(), newTenantsCommand(), newMultusCommand(), newChainCommand(), newDevicesCommand(),
-		newSRIOVCommand(), newMachinesCommand(), newMachineCommand(), newOVNCommand())
+		newSRIOVCommand(), newMachinesCommand(), newMachineCommand(), newOVNCommand(), newOVN4NFVCommand())
 	return c
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAddOnsAreObjects(t *testing.T) {
-	assert.Equal(t, []string{"multus", "network-policy", "nfd", "ovn", "qat", "service-chain", "sriov", "tenants", "virtual-machines"}, Names())
+	assert.Equal(t, []string{"multus", "network-policy", "nfd", "ovn", "ovn4nfv", "qat", "service-chain", "sriov", "tenants", "virtual-machines"}, Names())
 	for _, name := range Names() {
 		text, ok, err := Read(name)
 		require.NoError(t, err)
