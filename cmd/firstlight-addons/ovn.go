@@ -13,7 +13,7 @@ import (
 
 func newOVNCommand() *cobra.Command {
 	c := &cobra.Command{Use: "ovn", Short: "Run OVN on the nodes of this cluster", Args: cobra.NoArgs}
-	c.AddCommand(newUnderlayCommand(), newProgramCommand(), newCertificatesCommand(), newReadyCommand())
+	c.AddCommand(newUnderlayCommand(), newProgramCommand(), newCertificatesCommand(), newReadyCommand(), newChassisCommand())
 	return c
 }
 
@@ -51,9 +51,27 @@ func newUnderlayCommand() *cobra.Command {
 	return c
 }
 
+// newCentral has the folders of the central part's pod.
+func newCentral() ovn.Central { return ovn.Central{Run: "/run/ovn", State: "/var/lib/firstlight-ovn"} }
+
+func newChassisCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "chassis",
+		Short: "Have OVN forget nodes that left the cluster",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, _, err := connect()
+			if err != nil {
+				return err
+			}
+			return newCentral().ChassisOf(client.CoreV1().Nodes(), newLog(c)).Run(c.Context())
+		},
+	}
+}
+
 func newProgramCommand() *cobra.Command {
 	var certificates string
-	central := ovn.Central{Run: "/run/ovn", State: "/var/lib/firstlight-ovn"}
+	central := newCentral()
 	programs := map[string]func() ovn.Program{
 		"database":   ovn.NodeDatabase,
 		"switch":     ovn.Switch,
@@ -110,7 +128,7 @@ func newReadyCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			switch args[0] {
 			case "central":
-				return ovn.Central{Run: "/run/ovn"}.Check(c.Context())
+				return newCentral().Check(c.Context())
 			case "node":
 				return ovn.CheckNode(c.Context())
 			}
