@@ -1,18 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 
 	"firstlight.dev/firstlight/daemon/clusters/addons/chain"
 )
@@ -71,22 +64,19 @@ func newFilterCommand() *cobra.Command {
 		Short: "Forward between two interfaces of this pod by the rules of a ConfigMap",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			config, err := rest.InClusterConfig()
+			client, _, err := connect()
 			if err != nil {
-				return fmt.Errorf("find the cluster: %w", err)
+				return err
 			}
-			if f.Client, err = kubernetes.NewForConfig(config); err != nil {
-				return fmt.Errorf("find the cluster: %w", err)
-			}
+			f.Client = client
 			if f.Table, err = chain.NewTable(in, out); err != nil {
 				return err
 			}
 			f.Open = func() error { return chain.OpenForwarding(in, out) }
 
-			events := record.NewBroadcaster(record.WithContext(c.Context()))
-			events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: f.Client.CoreV1().Events("")})
-			defer events.Shutdown()
-			f.Events = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "service-chain"})
+			events, stop := newEvents(c, client, "service-chain", "")
+			defer stop()
+			f.Events = events
 			return f.Run(c.Context())
 		},
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,11 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 
 	"firstlight.dev/firstlight/daemon/clusters/addons/devices"
 )
@@ -44,7 +38,7 @@ func newDevicesCommand() *cobra.Command {
 				Resources: func() ([]devices.Resource, []error) { return devices.ReadConfigs(configs) },
 				Routed:    devices.FindRouted,
 				Report:    report,
-				Log:       slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("node", node),
+				Log:       newLog(c).With("node", node),
 			}
 			if isQAT {
 				for _, d := range drivers {
@@ -74,21 +68,15 @@ func reportAtNode(c *cobra.Command, node string) (report func(string), stop func
 	if os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
 		return func(string) {}, func() {}, nil
 	}
-	config, err := rest.InClusterConfig()
+	client, _, err := connect()
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the cluster: %w", err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("find the cluster: %w", err)
+		return nil, nil, err
 	}
 
-	events := record.NewBroadcaster(record.WithContext(c.Context()))
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "firstlight-devices", Host: node})
+	recorder, stop := newEvents(c, client, "firstlight-devices", node)
 	// The kubelet names nodes so, and kubectl describe finds it by that.
 	about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
 	return func(fault string) {
 		recorder.Event(about, corev1.EventTypeWarning, "DevicesNotOffered", fault)
-	}, events.Shutdown, nil
+	}, stop, nil
 }

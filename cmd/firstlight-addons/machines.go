@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"time"
 
@@ -85,7 +84,3 @@ func newMachineCommand() *cobra.Command {
 
 // terminationLog is where a container says why it ended.
 const terminationLog = "/dev/termination-log"
-
-func newLog(c *cobra.Command) *slog.Logger {
-	return slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-}

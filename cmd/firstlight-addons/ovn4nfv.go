@@ -7,12 +7,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 
 	"firstlight.dev/firstlight/daemon/clusters/addons/cniprogram"
 	"firstlight.dev/firstlight/daemon/clusters/addons/ovn"
@@ -37,7 +32,7 @@ func newOVN4NFVOperatorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			events, stop := newEvents(c, client, "")
+			events, stop := newEvents(c, client, "firstlight-ovn4nfv", "")
 			defer stop()
 			o := &ovn4nfv.Operator{
 				Client:  client,
@@ -84,7 +79,7 @@ func newOVN4NFVAgentCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			events, stop := newEvents(c, client, node)
+			events, stop := newEvents(c, client, "firstlight-ovn4nfv", node)
 			defer stop()
 
 			dirs := ovn4nfv.NodeDirs(host)
@@ -102,12 +97,4 @@ func newOVN4NFVAgentCommand() *cobra.Command {
 	_ = c.MarkFlagRequired("node")    // it is there
 	_ = c.MarkFlagRequired("address") // it is there
 	return c
-}
-
-// newEvents records Events of the add-on ovn4nfv, until stop is called.
-func newEvents(c *cobra.Command, client kubernetes.Interface, node string) (events record.EventRecorder, stop func()) {
-	all := record.NewBroadcaster(record.WithContext(c.Context()))
-	all.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	source := corev1.EventSource{Component: "firstlight-ovn4nfv", Host: node}
-	return all.NewRecorder(scheme.Scheme, source), all.Shutdown
 }

@@ -1,19 +1,10 @@
 package main
 
 import (
-	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 
 	"firstlight.dev/firstlight/daemon/clusters/addons/cniprogram"
 	"firstlight.dev/firstlight/daemon/clusters/addons/devices"
@@ -70,7 +61,7 @@ func newSRIOVNodeCommand() *cobra.Command {
 				Nodes:   client.CoreV1(),
 				Objects: objects,
 				Report:  report,
-				Log:     slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("node", node),
+				Log:     newLog(c).With("node", node),
 			}
 			return agent.Run(c.Context())
 		},
@@ -92,34 +83,16 @@ func newSRIOVOperatorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			events := record.NewBroadcaster(record.WithContext(c.Context()))
-			events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-			defer events.Shutdown()
+			events, stop := newEvents(c, client, "firstlight-sriov", "")
+			defer stop()
 
 			o := &sriovnodes.Operator{
 				Client:  client,
 				Objects: objects,
-				Events:  events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "firstlight-sriov"}),
-				Log:     slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)),
+				Events:  events,
+				Log:     newLog(c),
 			}
 			return o.Run(c.Context())
 		},
 	}
-}
-
-// connect returns clients of the cluster that this pod is on.
-func connect() (kubernetes.Interface, dynamic.Interface, error) {
-	config, err := rest.InClusterConfig()
-	if err != nil {
-		return nil, nil, fmt.Errorf("find the cluster: %w", err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("find the cluster: %w", err)
-	}
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("find the cluster: %w", err)
-	}
-	return client, objects, nil
 }

@@ -249,7 +249,7 @@ func (machine) Connect(ctx context.Context, p Port) error {
 		}
 		row := results[0].Rows[0]
 		if fault := row.String("error"); fault != "" {
-			return fmt.Errorf("Open vSwitch: %s", fault) //nolint:staticcheck // a name
+			return fmt.Errorf("its port has a fault in Open vSwitch: %s", fault)
 		}
 		if row.Map("external_ids")["ovn-installed"] == "true" {
 			return nil

@@ -247,20 +247,28 @@ func mutate(row map[string]any, m []any) {
 	row[column] = []any{kind, have}
 }
 
-// collect deletes rows that nothing refers to.
+// collect deletes rows that nothing refers to, and then those that only these referred to (RFC 7047, section 3.2,
+// "isRoot").
 func (s *Server) collect() {
-	for table, by := range s.owned {
-		owner, column := filepath.Dir(by), filepath.Base(by)
-		for id := range s.tables[table] {
-			isUsed := false
-			for _, row := range s.tables[owner] {
-				isUsed = isUsed || slices.ContainsFunc(elements(row[column]), func(e any) bool {
-					return equal(e, []any{"uuid", id})
-				})
-			}
-			if !isUsed {
-				delete(s.tables[table], id)
+	for isCollected := true; isCollected; {
+		isCollected = false
+		for table, by := range s.owned {
+			owner, column := filepath.Dir(by), filepath.Base(by)
+			for id := range s.tables[table] {
+				if !s.isUsed(owner, column, id) {
+					delete(s.tables[table], id)
+					isCollected = true
+				}
 			}
 		}
 	}
+}
+
+func (s *Server) isUsed(owner, column, id string) bool {
+	for _, row := range s.tables[owner] {
+		if slices.ContainsFunc(elements(row[column]), func(e any) bool { return equal(e, []any{"uuid", id}) }) {
+			return true
+		}
+	}
+	return false
 }
