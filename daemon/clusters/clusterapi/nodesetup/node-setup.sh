@@ -13,6 +13,7 @@ addresses="{{range $i, $a := .Addresses}}{{if $i}} {{end}}{{$a}}{{end}}"
 
 own=/etc/firstlight
 sources=/etc/apt/sources.list.d/firstlight.sources
+known=/run/firstlight-packages # is there when apt knows what the appliance has
 init=/run/kubeadm/kubeadm.yaml
 join=/run/kubeadm/kubeadm-join-config.yaml
 
@@ -67,8 +68,9 @@ END
 get() {
 	export DEBIAN_FRONTEND=noninteractive
 	only="-o Dir::Etc::sourcelist=$sources -o Dir::Etc::sourceparts=- -o DPkg::Lock::Timeout=600"
-	until apt-get --quiet $only update &&
+	until { [ -e $known ] || apt-get --quiet $only update && touch $known; } &&
 		apt-get --quiet --yes --no-install-recommends $only install "$@"; do
+		rm -f $known
 		sleep 5
 	done
 }
@@ -77,8 +79,7 @@ get() {
 isControlPlane() { [ -e $init ] || grep -qs '^controlPlane:' $join; }
 
 # pull gets images while packages are installed: kubeadm and the kubelet find them, and get what is missing themselves.
-# The first one has the layer that others share. Where containerd comes with the packages, or they start it again with
-# its new configuration, what could not be had is asked for again.
+# The first one has the layer that others share.
 pull() {
 	get="timeout 600 ctr --namespace k8s.io images pull --hosts-dir /etc/containerd/certs.d"
 	first=$1
@@ -178,6 +179,9 @@ install)
 	if isControlPlane; then
 		packages="$packages firstlight-node" images="{{.ControlPlaneImages}}"
 	fi
+	# containerd is started again with its new configuration, which ends what it pulls: it comes before the images.
+	say "installing containerd"
+	get firstlight-containerd
 	say "installing packages and images"
 	pull $images &
 	get $packages
