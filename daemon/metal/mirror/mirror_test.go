@@ -32,9 +32,7 @@ func TestPackagesOfKubernetesAreServed(t *testing.T) {
 		images + "blobs/sha256/" + digest: {Data: fmt.Appendf(nil, `{"layers":[{"digest":"sha256:%s"}]}`, digest)},
 		layer + "bin/kubernetes":          {Data: make([]byte, 1<<20)},
 		layer + "bin/firstlight-node":     {Data: []byte("firstlight-node")},
-	}
-	for _, plugin := range []string{"bridge", "host-local", "loopback", "portmap", "ptp"} {
-		stick[layer+"lib/firstlight/cni/"+plugin] = &fstest.MapFile{Data: []byte(plugin)}
+		layer + "lib/firstlight/cni/cni":  {Data: []byte("cni")},
 	}
 	m := &Mirror{Log: slog.New(slog.DiscardHandler), Kubernetes: &kubernetes.Pool{Root: stick, Dir: t.TempDir()}}
 	base := serve(t, m)

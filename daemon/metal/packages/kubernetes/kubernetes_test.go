@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -38,11 +39,7 @@ func stick() fstest.MapFS {
 		imagesDir + "/blobs/sha256/" + manifestDigest: {Data: fmt.Appendf(nil, `{"layers":[{"digest":"sha256:%s"}]}`, layerDigest)},
 		in + "usr/bin/kubernetes":                     program(strings.Repeat("kubernetes ", 1000)),
 		in + "usr/bin/firstlight-node":                program("firstlight-node"),
-		in + "usr/lib/firstlight/cni/bridge":          program("bridge"),
-		in + "usr/lib/firstlight/cni/host-local":      program("host-local"),
-		in + "usr/lib/firstlight/cni/loopback":        program("loopback"),
-		in + "usr/lib/firstlight/cni/portmap":         program("portmap"),
-		in + "usr/lib/firstlight/cni/ptp":             program("ptp"),
+		in + "usr/lib/firstlight/cni/cni":             program("cni"),
 	}
 }
 
@@ -66,6 +63,14 @@ func TestPackagesAreUpstreams(t *testing.T) {
 	}
 }
 
+func TestPluginsAreLinksToTheirProgram(t *testing.T) {
+	all := plugins(nodeLayer{})
+	require.Equal(t, cniProgram, all[0].Path)
+	for _, f := range all[1:] {
+		assert.Equal(t, cniProgram, path.Join(path.Dir(f.Path), f.Link), f.Path)
+	}
+}
+
 // The installer has files of a name of its own in /etc/systemd (daemon/clusters/installer). Of two drop-ins of one name
 // systemd reads that in /etc alone (systemd.unit(5)).
 func TestNoDropInIsHiddenByTheInstallers(t *testing.T) {
@@ -85,7 +90,7 @@ func TestEqualSticksMakeEqualPackages(t *testing.T) {
 
 	other := stick()
 	for name := range other {
-		if strings.HasSuffix(name, "/ptp") {
+		if strings.HasSuffix(name, "/cni/cni") {
 			other[name].Data = []byte("another")
 		}
 	}
@@ -158,7 +163,7 @@ func TestAStickWithoutProgramsSaysSo(t *testing.T) {
 		"/index.json":         "index.json",
 		manifestDigest:        manifestDigest,
 		"/usr/bin/kubernetes": "usr/bin/kubernetes",
-		"/ptp":                "ptp",
+		"/cni/cni":            "cni/cni",
 	} {
 		root := stick()
 		for file := range root {

@@ -14,8 +14,11 @@ import (
 //go:embed files/*
 var files embed.FS
 
-// program is Kubernetes: one program, which is what it is called as.
-const program = "/usr/lib/firstlight/kubernetes"
+// Programs that are what they are called as.
+const (
+	program    = "/usr/lib/firstlight/kubernetes"
+	cniProgram = "/usr/lib/firstlight/cni"
+)
 
 // debian is one of the packages.
 type debian struct {
@@ -126,12 +129,11 @@ func list(from nodeLayer) []debian {
 	}
 }
 
-// plugins are the network plugins, where upstream's package and kubeadm's networks have them.
+// plugins are the network plugins, by the names and where upstream's package and kubeadm's networks have them.
 func plugins(from nodeLayer) []packages.File {
-	var all []packages.File
+	all := []packages.File{{Path: cniProgram, Mode: 0o755, Source: from.path("usr/lib/firstlight/cni/cni")}}
 	for _, name := range []string{"bridge", "host-local", "loopback", "portmap", "ptp"} {
-		source := from.path("usr/lib/firstlight/cni/" + name)
-		all = append(all, packages.File{Path: "/opt/cni/bin/" + name, Mode: 0o755, Source: source})
+		all = append(all, packages.File{Path: "/opt/cni/bin/" + name, Link: "../../.." + cniProgram})
 	}
 	return all
 }
