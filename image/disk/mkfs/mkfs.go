@@ -41,6 +41,11 @@ func (t Tool) Run(ctx context.Context, stamp time.Time, stdin io.Reader, args ..
 	return nil
 }
 
+// Compression is how a squashfs is compressed, as mksquashfs is told. At 15, the level that squashfs-tools take by
+// themselves, programs are 5 % smaller, but take five times as long to compress, the daemon too, which is appended at
+// each of its changes and cannot have a level of its own. Reading takes 6 % longer than at 6, and at 15 13 %.
+var Compression = []string{"-comp", "zstd", "-Xcompression-level", "10", "-b", "256K"}
+
 // Squashfs writes the files of a tar stream to out as squashfs (zstd, 256 KiB blocks).
 // Owners, modes, times and device nodes are those of the tar, no time later than stamp; the file
 // system's own time is stamp. The top directory is root's and 0755; squashfs-tools before 4.6 ignore
@@ -51,10 +56,9 @@ func Squashfs(ctx context.Context, mksquashfs Tool, tar io.Reader, out string, s
 		return fmt.Errorf("make squashfs: %w", err)
 	}
 
-	err := mksquashfs.Run(ctx, stamp, tar, "-", out, "-tar", "-noappend", "-no-progress", "-quiet",
-		"-comp", "zstd", "-Xcompression-level", "6", "-b", "256K",
-		"-root-mode", "0755", "-root-uid", "0", "-root-gid", "0")
-	if err != nil {
+	args := append([]string{"-", out, "-tar", "-noappend", "-no-progress", "-quiet"}, Compression...)
+	args = append(args, "-root-mode", "0755", "-root-uid", "0", "-root-gid", "0")
+	if err := mksquashfs.Run(ctx, stamp, tar, args...); err != nil {
 		return fmt.Errorf("make squashfs: %w", err)
 	}
 
