@@ -142,6 +142,11 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 			return err
 		}
 
+		updates, err := bpa.ListNodeUpdates(ctx, cached)
+		if err != nil {
+			return err
+		}
+
 		if read, err := clusterapi.ReadClusters(ctx, cached); err != nil {
 			c.log.Warn("clusters of Cluster API are shown as they were", "error", err)
 		} else {
@@ -152,7 +157,7 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		if err != nil {
 			c.log.Debug("what the site asks of its clusters is not compared", "error", err)
 		}
-		all := append(bpa.StatusOf(provisionings, hosts), machines.Status(hosts, asked)...)
+		all := append(bpa.StatusOf(provisionings, updates, hosts), machines.Status(hosts, asked)...)
 
 		err = errors.Join(bpa.GrantNamespaces(ctx, api, provisionings), c.grantHosts(ctx, api, hosts))
 		if err != nil {

@@ -84,6 +84,7 @@ func TestEveryFieldIsExplained(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"Provisioning": "bpa",
 		"Software":     "sw",
+		"NodeUpdate":   "nu",
 		"Component":    "kc",
 		"Launch":       "ln",
 		"Tenant":       "tn",

@@ -291,10 +291,10 @@ func Security() []Mutant {
 		},
 		{
 			Name:    "an operator connects to the appliance itself",
-			File:    "daemon/clusters/kpa/engine/dial.go",
+			File:    "daemon/clusters/contract/kubeconfig/dial.go",
 			Old:     "ControlContext: checkPeer}",
 			New:     "Control: nil}",
-			Package: "./daemon/clusters/kpa/engine",
+			Package: "./daemon/clusters/contract/kubeconfig",
 			Run:     "TestNoKubeconfigReachesTheApplianceItself",
 		},
 		{

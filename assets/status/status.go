@@ -168,7 +168,19 @@ type Cluster struct {
 	Members   []ClusterNode `json:"members,omitempty"`
 	Warnings  []string      `json:"warnings,omitempty"`  // of what works and may surprise, and of servers that it let go of uncleared
 	Leftovers []Leftover    `json:"leftovers,omitempty"` // the latter, each by its server
+	Updates   []NodeUpdate  `json:"updates,omitempty"`   // that keep its nodes up to date
 }
+
+// NodeUpdate is how one resource of that kind stands.
+type NodeUpdate struct {
+	Name  string `json:"name"`            // namespace/name
+	State string `json:"state"`           // phase, in lower case
+	Nodes string `json:"nodes,omitempty"` // up to date and in service, of all: 2/3
+	Text  string `json:"text,omitempty"`  // one sentence: what it does or waits for
+}
+
+// IsStuck reports whether a person is needed.
+func (u NodeUpdate) IsStuck() bool { return u.State == "failed" || u.State == "refused" }
 
 // Leftover is a server that was taken out of a cluster and still holds what that left on it.
 type Leftover struct {

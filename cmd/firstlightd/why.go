@@ -60,7 +60,7 @@ func newWhyCommand() *cobra.Command {
 				return commandline.WriteJSON(cmd.OutOrStdout(), clusters)
 			case output == commandline.JSON:
 				return commandline.WriteJSON(cmd.OutOrStdout(), nodes)
-			case problems && len(nodes)+len(clusters) == 0:
+			case problems && len(nodes)+len(clusters) == 0 && !hasStuckUpdate(d.Clusters):
 				fmt.Fprintln(cmd.OutOrStdout(), "No node and no cluster needs a person.")
 			case len(args) == 0 && !problems || len(nodes) > 0:
 				writeWhy(cmd.OutOrStdout(), nodes, len(args) == 1, time.Now())
@@ -71,6 +71,7 @@ func newWhyCommand() *cobra.Command {
 				clusters = d.Clusters // what runs on a sound cluster may need somebody
 			}
 
+			writeUpdates(cmd.OutOrStdout(), clusters, problems)
 			writeComponents(cmd.OutOrStdout(), d.Components, clusters)
 			if len(args) == 1 && len(nodes) == 1 {
 				writeLeftovers(cmd.OutOrStdout(), d.Clusters, nodes[0].Name)
@@ -89,6 +90,13 @@ func newWhyCommand() *cobra.Command {
 func filterProblems(nodes []status.Node, clusters []status.Cluster) ([]status.Node, []status.Cluster) {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n status.Node) bool { return n.Next == "" }),
 		slices.DeleteFunc(slices.Clone(clusters), func(c status.Cluster) bool { return c.Error == "" })
+}
+
+// hasStuckUpdate reports whether a NodeUpdate needs a person.
+func hasStuckUpdate(clusters []status.Cluster) bool {
+	return slices.ContainsFunc(clusters, func(c status.Cluster) bool {
+		return slices.ContainsFunc(c.Updates, status.NodeUpdate.IsStuck)
+	})
 }
 
 // unfinishedStages are the stages of the bring-up that were begun and do not hold.
@@ -148,6 +156,18 @@ func writeClusters(w io.Writer, clusters []status.Cluster) {
 
 		for _, text := range c.Warnings {
 			fmt.Fprintf(w, "  %s\n", text)
+		}
+	}
+}
+
+// writeUpdates writes what of the NodeUpdates of clusters is not ready, a line for each; problems are those alone that
+// need a person.
+func writeUpdates(w io.Writer, clusters []status.Cluster, problems bool) {
+	for _, c := range clusters {
+		for _, u := range c.Updates {
+			if u.State != "ready" && (u.IsStuck() || !problems) {
+				fmt.Fprintf(w, "node update %s of %s is %s: %s\n", u.Name, c.Name, u.State, u.Text)
+			}
 		}
 	}
 }

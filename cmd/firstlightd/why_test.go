@@ -82,6 +82,22 @@ func TestWhyProblemsAreWhatNeedsAPerson(t *testing.T) {
 	assert.Equal(t, "No node and no cluster needs a person.\n", out)
 }
 
+func TestWhyNamesUpdatesThatAreNotReady(t *testing.T) {
+	d := status.Document{Clusters: []status.Cluster{{Name: "edge", State: "ready", Updates: []status.NodeUpdate{
+		{Name: "default/kernel", State: "ready", Text: "all 3 nodes are up to date"},
+		{Name: "default/tools", State: "waiting", Text: "paused by spec.paused"},
+		{Name: "default/november", State: "failed", Text: "node w: does not answer"},
+	}}}}
+	socket := daemonSays(t, d)
+	const stuck = "node update default/november of edge is failed: node w: does not answer\n"
+	out, err := runCommand(t, "why", "edge", "--socket", socket)
+	require.NoError(t, err)
+	assert.Equal(t, "cluster edge is ready\nnode update default/tools of edge is waiting: paused by spec.paused\n"+stuck, out)
+	out, err = runCommand(t, "why", "--problems", "--socket", socket)
+	require.NoError(t, err)
+	assert.Equal(t, stuck, out)
+}
+
 func TestWhyNamesComponentsThatAreNotReady(t *testing.T) {
 	var b strings.Builder
 	writeComponents(&b, []status.Component{

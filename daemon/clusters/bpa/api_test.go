@@ -301,7 +301,7 @@ func TestStagesOnARealAPIServer(t *testing.T) {
 	}}
 	provisionings, err := ListProvisionings(t.Context(), b.api)
 	require.NoError(t, err)
-	all := StatusOf(provisionings, []metal3api.BareMetalHost{left, {}})
+	all := StatusOf(provisionings, nil, []metal3api.BareMetalHost{left, {}})
 	require.Len(t, all, 1)
 	require.Len(t, all[0].Leftovers, 1)
 	assert.Equal(t, "metal3/node-1", all[0].Leftovers[0].Host)

@@ -73,7 +73,7 @@ func TestObjects(t *testing.T) {
 		kinds[o.GetObjectKind().GroupVersionKind().Kind]++
 		assert.NotEmpty(t, o.GetName())
 	}
-	assert.Equal(t, 2, kinds["CustomResourceDefinition"])
+	assert.Equal(t, 3, kinds["CustomResourceDefinition"])
 	pod := all[len(all)-1].(*appsv1.Deployment).Spec.Template
 	assert.Equal(t, "d1", pod.Annotations["firstlight.dev/binary"], "another daemon would not start another pod")
 	assert.Equal(t, "firstlight.internal/firstlight:0.1.0", pod.Spec.Containers[0].Image)

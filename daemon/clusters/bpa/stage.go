@@ -1,6 +1,7 @@
 package bpa
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -102,9 +103,20 @@ func ListProvisionings(ctx context.Context, c client.Reader) ([]v1alpha1.Provisi
 	return list.Items, nil
 }
 
-// StatusOf is how the cluster of each Provisioning stands, for the appliance's status. The hosts tell what clusters left
-// on them.
-func StatusOf(provisionings []v1alpha1.Provisioning, hosts []metal3api.BareMetalHost) []status.Cluster {
+// ListNodeUpdates reads all of them.
+func ListNodeUpdates(ctx context.Context, c client.Reader) ([]v1alpha1.NodeUpdate, error) {
+	var list v1alpha1.NodeUpdateList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list NodeUpdates: %w", err)
+	}
+	return list.Items, nil
+}
+
+// StatusOf is how the cluster of each Provisioning stands, for the appliance's status, with its NodeUpdates. The hosts
+// tell what clusters left on them.
+func StatusOf(
+	provisionings []v1alpha1.Provisioning, updates []v1alpha1.NodeUpdate, hosts []metal3api.BareMetalHost,
+) []status.Cluster {
 	all := make([]status.Cluster, 0, len(provisionings))
 	for i := range provisionings {
 		p := &provisionings[i]
@@ -115,6 +127,7 @@ func StatusOf(provisionings []v1alpha1.Provisioning, hosts []metal3api.BareMetal
 			Nodes:     p.Status.NodesReady,
 			Warnings:  p.Status.Warnings,
 			Leftovers: listLeftovers(v1alpha1.ClusterOf(p), hosts),
+			Updates:   listUpdates(p, updates),
 		}
 		switch p.Status.Phase {
 		case v1alpha1.PhaseRefused, v1alpha1.PhaseFailed:
@@ -137,6 +150,24 @@ func StatusOf(provisionings []v1alpha1.Provisioning, hosts []metal3api.BareMetal
 		all = append(all, s)
 	}
 
+	return all
+}
+
+// listUpdates are the NodeUpdates of a cluster: those of its own namespace.
+func listUpdates(p *v1alpha1.Provisioning, updates []v1alpha1.NodeUpdate) []status.NodeUpdate {
+	var all []status.NodeUpdate
+	for i := range updates {
+		u := &updates[i]
+		if u.Namespace != p.Namespace || v1alpha1.ClusterOf(u) != v1alpha1.ClusterOf(p) {
+			continue
+		}
+		all = append(all, status.NodeUpdate{
+			Name:  u.Namespace + "/" + u.Name,
+			State: strings.ToLower(cmp.Or(u.Status.Phase, "new")),
+			Nodes: u.Status.NodesReady,
+			Text:  u.Status.Message,
+		})
+	}
 	return all
 }
 

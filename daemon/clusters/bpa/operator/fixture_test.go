@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +53,9 @@ func cases() []testCase {
 		{"Deleted", testDeleted}, {"DeletedWhileTheJobRuns", testDeletedWhileTheJobRuns}, {"Recreated", testRecreated}, {"Renamed", testRenamed},
 		{"EtcdLost", testEtcdLost}, {"ObjectsDeletedByHand", testObjectsDeletedByHand}, {"KilledAtEveryWrite", testKilledAtEveryWrite},
 		{"Credentials", testCredentials}, {"KeyOfTheNamespace", testKeyOfTheNamespace}, {"KeysOfClusters", testKeysOfClusters}, {"InstallerNotAllowed", testInstallerNotAllowed}, {"KubeconfigOfANode", testKubeconfigOfANode}, {"JobOfNoProvisioning", testJobOfNoProvisioning},
-		{"Software", testSoftware}, {"SoftwareKeys", testSoftwareKeys}, {"SoftwareRefusals", testSoftwareRefusals}, {"SoftwareOfAnotherNamespace", testSoftwareOfAnotherNamespace}, {"Proposal", testProposal},
+		{"Software", testSoftware}, {"SoftwareKeys", testSoftwareKeys}, {"SoftwareRefusals", testSoftwareRefusals}, {"SoftwareOfAnotherNamespace", testSoftwareOfAnotherNamespace},
+		{"NodeUpdate", testNodeUpdate}, {"NodeUpdateKilledAtEveryWrite", testNodeUpdateKilledAtEveryWrite}, {"NodeUpdateFailures", testNodeUpdateFailures},
+		{"NodeUpdateDeleted", testNodeUpdateDeleted}, {"NodeUpdateRefusals", testNodeUpdateRefusals}, {"Proposal", testProposal},
 		{"Verified", testVerified}, {"HostTakenMeanwhile", testHostTakenMeanwhile}, {"PodsOfAJobAreWaitedFor", testPodsOfAJobAreWaitedFor},
 	}
 }
@@ -161,13 +164,14 @@ func memoryDir(t *testing.T) string {
 // it gets a small one.
 func onFake(t *testing.T, run func(*testing.T, *fixture)) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, batchv1.AddToScheme, metal3api.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, metal3api.AddToScheme, v1alpha1.AddToScheme} {
 		require.NoError(t, add(scheme))
 	}
 	var mu sync.Mutex
 	serial := 0
 	c := fake.NewClientBuilder().WithScheme(scheme).
-		WithStatusSubresource(&v1alpha1.Provisioning{}, &v1alpha1.Software{}, &metal3api.BareMetalHost{}, &batchv1.Job{}, &corev1.Pod{}).
+		WithStatusSubresource(&v1alpha1.Provisioning{}, &v1alpha1.Software{}, &v1alpha1.NodeUpdate{}, &metal3api.BareMetalHost{}, &batchv1.Job{}, &corev1.Pod{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			mu.Lock()
 			serial++
@@ -231,7 +235,7 @@ func applyCRDs(t *testing.T, c client.Client) {
 // sweep removes what a test made.
 func (r *fixture) sweep() {
 	ctx := context.Background()
-	for _, list := range []client.ObjectList{&v1alpha1.ProvisioningList{}, &v1alpha1.SoftwareList{}, &batchv1.JobList{}, &corev1.PodList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &metal3api.BareMetalHostList{}} {
+	for _, list := range []client.ObjectList{&v1alpha1.ProvisioningList{}, &v1alpha1.SoftwareList{}, &v1alpha1.NodeUpdateList{}, &corev1.NodeList{}, &policyv1.PodDisruptionBudgetList{}, &batchv1.JobList{}, &corev1.PodList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &metal3api.BareMetalHostList{}} {
 		require.NoError(r.t, r.api.List(ctx, list))
 		items, err := meta.ExtractList(list)
 		require.NoError(r.t, err)

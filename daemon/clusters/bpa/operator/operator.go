@@ -1,5 +1,5 @@
-// Package operator is the Binary Provisioning Agent: the controllers of Provisioning and
-// Software, and the proposal of clusters for a rack that asks for none. Each looks at the
+// Package operator is the Binary Provisioning Agent: the controllers of Provisioning, Software
+// and NodeUpdate, and the proposal of clusters for a rack that asks for none. Each looks at the
 // world, decides by the pure functions of its sibling packages, and acts; docs/bpa.md walks
 // through it. Nothing is remembered: what was done is seen by looking.
 package operator
@@ -153,6 +153,25 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 			builder.WithPredicates(nodesChanged()),
 		).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).Complete(s)
+	if err != nil {
+		return fmt.Errorf("make controller: %w", err)
+	}
+
+	u := &NodeUpdates{
+		Config:   c,
+		Client:   p.Client,
+		Reader:   p.Reader,
+		Recorder: p.Recorder,
+		Now:      time.Now,
+		Connect:  ConnectWorkload,
+	}
+	err = builder.ControllerManagedBy(m).Named("nodeupdate").
+		For(&v1alpha1.NodeUpdate{}, builder.WithPredicates(ignoreOwnWrites())).
+		Watches(
+			&v1alpha1.Provisioning{}, handler.EnqueueRequestsFromMapFunc(u.affectedNodeUpdates),
+			builder.WithPredicates(nodesChanged()),
+		).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).Complete(u)
 	if err != nil {
 		return fmt.Errorf("make controller: %w", err)
 	}

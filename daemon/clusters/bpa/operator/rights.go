@@ -23,7 +23,8 @@ func NewRights() Rights {
 		Everywhere: []rbacv1.PolicyRule{
 			rule("bpa.akraino.org", []string{"provisionings"}, "get", "list", "watch", "patch"),
 			rule("bpa.akraino.org", []string{"softwares"}, "get", "list", "watch"),
-			rule("bpa.akraino.org", []string{"provisionings/status", "softwares/status"}, "patch"),
+			rule("bpa.akraino.org", []string{"nodeupdates"}, "get", "list", "watch", "patch"),
+			rule("bpa.akraino.org", []string{"provisionings/status", "softwares/status", "nodeupdates/status"}, "patch"),
 			rule("bpa.akraino.org", []string{"provisionings/finalizers"}, "update"),
 			rule("metal3.io", []string{"baremetalhosts"}, "list", "watch", "patch"),
 			rule("firstlight.dev", []string{"launches"}, "list"), // how far the nodes of the site are

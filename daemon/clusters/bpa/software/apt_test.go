@@ -22,8 +22,8 @@ func stanza(name, version, more string) string {
 }
 
 // simulate runs a script on a Debian of its own by this machine's apt, which only says what it would do. The node has
-// the appliance's repository, with suites by name.
-func simulate(t *testing.T, script string, suites map[string]string) (out, said string) {
+// the appliance's repository, with suites by name, and what is installed, as dpkg's status has it.
+func simulate(t *testing.T, script string, suites map[string]string, installed ...string) (out, said string) {
 	for _, program := range []string{"apt-get", "apt-cache", "dpkg-query"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("needs %s of Debian", program)
@@ -41,7 +41,7 @@ func simulate(t *testing.T, script string, suites map[string]string) (out, said 
 		put("repository/dists/"+suite+"/main/binary-amd64/Packages", index)
 	}
 	put("firstlight.sources", fmt.Sprintf("Types: deb\nURIs: copy:%s/repository\nSuites: firstlight\nComponents: main\nTrusted: yes\n", dir))
-	put("dpkg/status", "")
+	put("dpkg/status", strings.Join(installed, ""))
 	put("apt.conf", fmt.Sprintf(`Dir::State "%[1]s"; Dir::State::status "%[1]s/dpkg/status"; Dir::Cache "%[1]s/cache"; Dir::Etc "%[1]s/etc";
 APT::Architecture "amd64"; APT::Sandbox::User "root"; Acquire::Languages "none"; APT::Get::Simulate "true"; APT::Install-Recommends "true";
 `, dir))

@@ -149,7 +149,9 @@ want() {
 tell() { echo "firstlight: has $1 $(installed "$1")"; }
 `
 
+// What a power cut interrupted is configured first: apt does nothing before.
 const middle = `if [ -n "$todo" ] && [ -z "$lacking" ]; then
+	dpkg --force-confold --configure -a >&2 </dev/null || true
 	apt-get -q -y $only --no-install-recommends -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold --allow-downgrades install $todo >&2 </dev/null || echo "firstlight: failed $?"
 fi
 `

@@ -14,6 +14,9 @@ func (p *Provisioning) DeepCopyObject() runtime.Object { return p.DeepCopy() }
 // DeepCopyObject makes the kind a runtime.Object.
 func (s *Software) DeepCopyObject() runtime.Object { return s.DeepCopy() }
 
+// DeepCopyObject makes the kind a runtime.Object.
+func (u *NodeUpdate) DeepCopyObject() runtime.Object { return u.DeepCopy() }
+
 // DeepCopyObject makes the list a runtime.Object.
 func (l *ProvisioningList) DeepCopyObject() runtime.Object {
 	out := &ProvisioningList{TypeMeta: l.TypeMeta}
@@ -28,6 +31,17 @@ func (l *ProvisioningList) DeepCopyObject() runtime.Object {
 // DeepCopyObject makes the list a runtime.Object.
 func (l *SoftwareList) DeepCopyObject() runtime.Object {
 	out := &SoftwareList{TypeMeta: l.TypeMeta}
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		out.Items = append(out.Items, *l.Items[i].DeepCopy())
+	}
+
+	return out
+}
+
+// DeepCopyObject makes the list a runtime.Object.
+func (l *NodeUpdateList) DeepCopyObject() runtime.Object {
+	out := &NodeUpdateList{TypeMeta: l.TypeMeta}
 	l.ListMeta.DeepCopyInto(&out.ListMeta)
 	for i := range l.Items {
 		out.Items = append(out.Items, *l.Items[i].DeepCopy())
@@ -96,6 +110,26 @@ func (s *Software) DeepCopy() *Software {
 	out.Status.Nodes = slices.Clone(s.Status.Nodes)
 	for i := range out.Status.Nodes {
 		out.Status.Nodes[i].Packages = slices.Clone(out.Status.Nodes[i].Packages)
+	}
+
+	return out
+}
+
+// DeepCopy shares nothing with its original.
+func (u *NodeUpdate) DeepCopy() *NodeUpdate {
+	out := &NodeUpdate{TypeMeta: u.TypeMeta, Spec: u.Spec, Status: u.Status}
+	u.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.Packages = copyPackages(u.Spec.Packages)
+	if w := u.Spec.Window; w != nil {
+		out.Spec.Window = &Window{Days: slices.Clone(w.Days), Start: w.Start, Hours: w.Hours}
+	}
+
+	out.Status.Conditions = copyConditions(u.Status.Conditions)
+	out.Status.Next = u.Status.Next.DeepCopy()
+	out.Status.Nodes = slices.Clone(u.Status.Nodes)
+	for i := range out.Status.Nodes {
+		n := &out.Status.Nodes[i]
+		n.Packages, n.Updated = slices.Clone(n.Packages), n.Updated.DeepCopy()
 	}
 
 	return out

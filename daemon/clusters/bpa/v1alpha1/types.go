@@ -1,5 +1,5 @@
 // Package v1alpha1 is the group bpa.akraino.org as Go sees it: the kinds Provisioning and
-// Software with the names, spellings and odd shapes that Akraino ICN gave them. The API
+// Software with the names, spellings and odd shapes that Akraino ICN gave them, and NodeUpdate, which is ours. The API
 // server knows them by assets/crd; a test holds the two together.
 package v1alpha1
 
@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Group and version of both kinds.
+// Group and version of all kinds.
 var GroupVersion = schema.GroupVersion{Group: "bpa.akraino.org", Version: "v1alpha1"}
 
-// Labels of both kinds, ICN's.
+// Labels of all kinds, ICN's.
 const (
 	LabelCluster     = "cluster"      // name of the cluster; without it the resource's own
 	LabelClusterType = "cluster-type" // virtlet-vm, or bare metal
@@ -65,7 +65,7 @@ type Body struct {
 	Host       string `json:"host,omitempty"` // ours: the BareMetalHost by name
 }
 
-// Phases of a Provisioning and of a Software.
+// Phases of a Provisioning, of a Software and of a NodeUpdate.
 const (
 	PhaseWaiting    = "Waiting"    // for what comes by itself
 	PhaseRefused    = "Refused"    // until somebody edits something
@@ -257,7 +257,9 @@ type (
 
 // AddToScheme makes the kinds known.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &Provisioning{}, &ProvisioningList{}, &Software{}, &SoftwareList{})
+	s.AddKnownTypes(
+		GroupVersion, &Provisioning{}, &ProvisioningList{}, &Software{}, &SoftwareList{}, &NodeUpdate{}, &NodeUpdateList{},
+	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

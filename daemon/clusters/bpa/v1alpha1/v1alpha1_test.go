@@ -94,12 +94,15 @@ func spoil(v reflect.Value) {
 
 func TestCopiesShareNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	p, s := &v1alpha1.Provisioning{}, &v1alpha1.Software{}
+	p, s, u := &v1alpha1.Provisioning{}, &v1alpha1.Software{}, &v1alpha1.NodeUpdate{}
 	fill(reflect.ValueOf(p).Elem(), r)
 	fill(reflect.ValueOf(s).Elem(), r)
+	fill(reflect.ValueOf(u).Elem(), r)
+	ul := &v1alpha1.NodeUpdateList{Items: []v1alpha1.NodeUpdate{*u}}
 	pl, sl := &v1alpha1.ProvisioningList{Items: []v1alpha1.Provisioning{*p}}, &v1alpha1.SoftwareList{Items: []v1alpha1.Software{*s}}
 	for _, c := range []struct{ one, copy, again any }{
 		{p, p.DeepCopyObject(), p.DeepCopy()}, {s, s.DeepCopyObject(), s.DeepCopy()},
+		{u, u.DeepCopyObject(), u.DeepCopy()}, {ul, ul.DeepCopyObject(), ul.DeepCopyObject()},
 		{pl, pl.DeepCopyObject(), pl.DeepCopyObject()}, {sl, sl.DeepCopyObject(), sl.DeepCopyObject()},
 	} {
 		require.Equal(t, c.one, c.copy)
@@ -155,6 +158,10 @@ func TestKindsAreDefined(t *testing.T) {
 	}{
 		"Provisioning": {"bpa", []string{"CLUSTER", "PHASE", "READY", "NODES", "VERIFIED", "AGE", "MESSAGE"}, reflect.TypeFor[v1alpha1.ProvisioningSpec](), reflect.TypeFor[v1alpha1.ProvisioningStatus]()},
 		"Software":     {"sw", []string{"CLUSTER", "PHASE", "READY", "NODES", "AGE", "MESSAGE"}, reflect.TypeFor[v1alpha1.SoftwareSpec](), reflect.TypeFor[v1alpha1.SoftwareStatus]()},
+		"NodeUpdate": {
+			"nu", []string{"CLUSTER", "PHASE", "READY", "NODES", "AGE", "MESSAGE"},
+			reflect.TypeFor[v1alpha1.NodeUpdateSpec](), reflect.TypeFor[v1alpha1.NodeUpdateStatus](),
+		},
 	}
 	for range want {
 		u := &unstructured.Unstructured{}

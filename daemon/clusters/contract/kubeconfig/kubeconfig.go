@@ -28,8 +28,38 @@ func Parse(text []byte) (*rest.Config, error) {
 	if err := checkSelfContained(file); err != nil {
 		return nil, err
 	}
+	return newConfig(file, file.CurrentContext)
+}
 
-	c, err := clientcmd.NewDefaultClientConfig(*file, &clientcmd.ConfigOverrides{}).ClientConfig()
+// ParseContexts is what Parse returns, and after it the same for every other context, by name: those of the other nodes
+// of a control plane.
+func ParseContexts(text []byte) ([]*rest.Config, error) {
+	first, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	file, err := clientcmd.Load(text)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+
+	all := []*rest.Config{first}
+	for _, name := range slices.Sorted(maps.Keys(file.Contexts)) {
+		if name == file.CurrentContext {
+			continue
+		}
+		c, err := newConfig(file, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// newConfig is what logs in by one context of a self-contained file.
+func newConfig(file *clientcmdapi.Config, context string) (*rest.Config, error) {
+	c, err := clientcmd.NewNonInteractiveClientConfig(*file, context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/engine"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/plan"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
@@ -126,7 +127,7 @@ func (r *Components) connect(
 	parse := func() (*rest.Config, error) {
 		config, err := engine.ParseKubeconfig(text)
 		if err == nil && !r.Config.Own {
-			config.Dial = engine.DialOthers
+			config.Dial = kubeconfig.DialOthers
 		}
 		return config, err
 	}

@@ -101,20 +101,34 @@ func (n *Node) Get(name string) string {
 }
 
 // SimulateDebian makes it a machine with packages: repo/NAME has the versions that can be had, newest
-// first, has/NAME the one that is installed. While there is a file broken, nothing can be.
-// Every call of apt-get is a line of log.
+// first, has/NAME the one that is installed, half/NAME one whose installation was interrupted. While there is a file
+// broken, nothing can be. Every call of apt-get that changes something is a line of log.
+//
+// It restarts by systemctl, which is a line of log, too: boot is its boot ID, and a kernel in new-kernel waits for the
+// next one. While there is a file stuck, it does not restart.
 func (n *Node) SimulateDebian() *Node {
-	n.PutProgram("dpkg-query", `for p; do :; done; [ -f $DIR/has/$p ] && echo "ii  $(cat $DIR/has/$p)"`)
+	n.PutProgram("dpkg-query", `[ $# = 2 ] && { for p in $(ls $DIR/half 2>/dev/null); do echo "iF  $p $(cat $DIR/half/$p)"; done; exit 0; }
+for p; do :; done; [ -f $DIR/half/$p ] && { echo "iF  $(cat $DIR/half/$p)"; exit 0; }
+[ -f $DIR/has/$p ] && echo "ii  $(cat $DIR/has/$p)"`)
+	n.PutProgram("dpkg", `[ "$1" = --compare-versions ] && exec /usr/bin/dpkg "$@"; exit 0`)
+	n.PutProgram("find", `/bin/cat $DIR/new-kernel 2>/dev/null; exit 0`)
+	n.PutProgram("cat", `[ "$1" = /proc/sys/kernel/random/boot_id ] && set -- $DIR/boot; exec /bin/cat "$@"`)
+	n.PutProgram("systemctl", `[ "$1" = reboot ] || exit 1
+echo reboot >>$DIR/log; [ -f $DIR/stuck ] && exit 0; rm -f $DIR/new-kernel; echo "$(cat $DIR/boot)+" >$DIR/boot`)
+	n.Put("boot", "boot-of-"+n.Addr+"\n")
 	n.PutProgram("apt-cache", `case $1 in policy)
 	echo "$2:"
 	echo "  Installed: $(cat $DIR/has/$2 2>/dev/null || echo "(none)")"
 	echo "  Candidate: $(head -n 1 $DIR/repo/$2 2>/dev/null || cat $DIR/has/$2 2>/dev/null || echo "(none)")"
 	exit 0;; esac
 [ -f $DIR/repo/$2 ] && while read v; do echo " $2 | $v | http://x stable/main amd64 Packages"; done <$DIR/repo/$2`)
-	n.PutProgram("apt-get", `echo "$*" >>$DIR/log; case " $* " in *" update "*) exit 0;; esac
+	n.PutProgram("apt-get", `case " $* " in *" -s "*) for p in $(ls $DIR/has 2>/dev/null); do
+	have=$(cat $DIR/has/$p) next=$(head -n 1 $DIR/repo/$p 2>/dev/null); [ "${next:-$have}" = $have ] || echo "Inst $p [$have] ($next firstlight [amd64])"
+done; exit 0;; esac
+echo "$*" >>$DIR/log; case " $* " in *" update "*) exit 0;; esac
 [ -f $DIR/broken ] && { echo "E: Unable to correct problems, you have held broken packages." >&2; exit 100; }
 mkdir -p $DIR/has
-seen=; for a; do if [ -n "$seen" ]; then p=${a%%=*} v=${a#"$p"}; v=${v#=}; echo ${v:-$(head -n 1 $DIR/repo/$p)} >$DIR/has/$p; fi; [ "$a" = install ] && seen=1; done; exit 0`)
+seen=; for a; do if [ -n "$seen" ]; then p=${a%%=*} v=${a#"$p"}; v=${v#=}; echo ${v:-$(head -n 1 $DIR/repo/$p)} >$DIR/has/$p; rm -f $DIR/half/$p; fi; [ "$a" = install ] && seen=1; done; exit 0`)
 	n.Put("repo/htop", "3.4\n")
 	n.Put("repo/jq", "1.7\n1.6\n")
 	return n

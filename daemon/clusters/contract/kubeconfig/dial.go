@@ -1,4 +1,4 @@
-package engine
+package kubeconfig
 
 import (
 	"context"
@@ -7,12 +7,16 @@ import (
 	"net/netip"
 	"slices"
 	"syscall"
+	"time"
 )
+
+// dialTimeout is how long a machine may take to accept a connection.
+const dialTimeout = 15 * time.Second
 
 // DialOthers connects to other machines alone. The operator is on the appliance's own network, where much listens for
 // the appliance alone, and the addresses of clusters are what owners of Secrets write.
 func DialOthers(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{Timeout: requestTimeout, ControlContext: checkPeer}
+	d := net.Dialer{Timeout: dialTimeout, ControlContext: checkPeer}
 	return d.DialContext(ctx, network, address)
 }
 

@@ -1,4 +1,4 @@
-package engine
+package kubeconfig
 
 import (
 	"net"

@@ -1,0 +1,169 @@
+package nodeupdate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"firstlight.dev/firstlight/daemon/clusters/bpa/software"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+)
+
+// Action is what becomes of one node now.
+type Action struct {
+	Node    string
+	Step    Step
+	IsAway  bool   // it is out of service, or about to be
+	Phase   string // of v1alpha1: NodeOutdated, …
+	Message string
+	Failure *Failure // Message is its sentence
+}
+
+// continueNode is the next step of a node that is out of service. It is the same however often it is asked, and whoever
+// was interrupted since.
+func (o Order) continueNode(n Node, now time.Time) Action {
+	a := Action{Node: n.Name, IsAway: true}
+	say := func(phase string, step Step, format string, args ...any) Action {
+		a.Phase, a.Step, a.Message = phase, step, fmt.Sprintf(format, args...)
+		return a
+	}
+	fail := func(f *Failure) Action {
+		a.Phase, a.Failure, a.Message = v1alpha1.NodeUpdateFailed, f, f.Sentence
+		return a
+	}
+	waited := now.Sub(n.Mark.Since)
+
+	if n.Facts == nil {
+		switch isRestarting := n.Mark.BootID != ""; {
+		case isRestarting && waited < rebootTime:
+			return say(v1alpha1.NodeRebooting, StepWait, "restarting")
+		case isRestarting:
+			return fail(failf(ReasonNotRebooted, "did not come back since it was restarted at %s: %s; look at its console, or switch it off and on",
+				n.Mark.Since.UTC().Format("15:04:05"), n.Error))
+		}
+		return fail(failf(ReasonNodeSilent, "does not answer: %s; switch it on, then the update continues", n.Error))
+	}
+	if n.Facts.Preview.Error != "" {
+		return fail(failf(ReasonPackagesUnknown, "%s; correct the NodeUpdate, or the node's repositories", n.Facts.Preview.Error))
+	}
+
+	changes, reboots := n.Facts.Preview.Changes, o.mustReboot(n)
+	if len(changes) > 0 || reboots {
+		if f := o.checkChanges(changes); f != nil {
+			return fail(f)
+		}
+		if !n.IsClosed {
+			return say(v1alpha1.NodeDraining, StepClose, "taking it out of service again: somebody uncordoned it")
+		}
+		if n.Mark.BootID == "" { // after that it is only a question of when
+			if len(n.Pods.Unmovable) > 0 {
+				return fail(failf(ReasonNotMovable, "%s", strings.Join(n.Pods.Unmovable, "; ")))
+			}
+			if len(n.Pods.Movable) > 0 && waited > drainTime {
+				a.Step = StepEvict
+				return fail(failf(ReasonDrainBlocked, "%d pods are still there after %s: %s", len(n.Pods.Movable), drainTime, firstRefusal(n)))
+			}
+			if len(n.Pods.Movable) > 0 {
+				return say(v1alpha1.NodeDraining, StepEvict, "draining: %d pods are still there: %s", len(n.Pods.Movable), firstRefusal(n))
+			}
+		}
+	}
+
+	switch {
+	case len(changes) > 0:
+		return say(v1alpha1.NodeInstallingPackages, StepInstall, "installing %s", describeChanges(changes))
+	case reboots && n.Mark.BootID != "" && waited > rebootTime:
+		a.Step = StepReboot
+		return fail(failf(ReasonNotRebooted, "was told to restart at %s and still runs; look at its console, or switch it off and on",
+			n.Mark.Since.UTC().Format("15:04:05")))
+	case reboots:
+		return say(v1alpha1.NodeRebooting, StepReboot, "restarting")
+	}
+
+	why := ""
+	switch {
+	case !n.IsReady:
+		why = "its kubelet is not Ready"
+	case n.BootID != n.Facts.BootID:
+		why = "its kubelet has not started since the restart"
+	case len(n.Pods.Unready) > 0:
+		why = "not ready on it: " + strings.Join(n.Pods.Unready, ", ")
+	default:
+		return say(v1alpha1.NodeChecking, StepOpen, "putting it back into service")
+	}
+	if waited > healthTime {
+		return fail(failf(ReasonNodeNotReady, "is updated and not healthy: %s; see kubectl describe node %s and journalctl -u kubelet on it",
+			why, n.Name))
+	}
+	return say(v1alpha1.NodeChecking, StepWait, "waiting until it is healthy: %s", why)
+}
+
+// mustReboot reports whether a node has to restart and has not since it was taken out of service.
+func (o Order) mustReboot(n Node) bool {
+	if m := n.Mark; m != nil && m.BootID != "" && m.BootID != n.Facts.BootID {
+		return false
+	}
+	switch o.Reboot {
+	case v1alpha1.RebootNever:
+		return false
+	case v1alpha1.RebootAlways:
+		return n.Mark != nil || n.UpdatedBy != o.Token
+	}
+	return n.Facts.NeedsReboot
+}
+
+// isOutdated reports whether a node in service has something to be done.
+func (o Order) isOutdated(n Node) bool {
+	return n.Facts != nil && (len(n.Facts.Preview.Changes) > 0 || o.mustReboot(n))
+}
+
+// checkChanges refuses a kubelet of a later minor release than the API server's, whose version is not known yet if Minor
+// is zero.
+func (o Order) checkChanges(changes []software.Change) *Failure {
+	for _, c := range changes {
+		parts := strings.SplitN(c.To, ".", 3)
+		if c.Name != "kubelet" || len(parts) < 3 || o.Minor == 0 {
+			continue
+		}
+		if minor, err := strconv.Atoi(parts[1]); err == nil && minor > o.Minor {
+			return failf(ReasonTooNew, "kubelet %s is newer than the cluster's API server, v1.%d; upgrade the control plane by kubeadm first, or take it out of packages",
+				c.To, o.Minor)
+		}
+	}
+	return nil
+}
+
+// firstRefusal is the first pod that is still there, or why it was not evicted.
+func firstRefusal(n Node) string {
+	if n.Refusal != "" {
+		return n.Refusal
+	}
+	return n.Pods.Movable[0]
+}
+
+// describeChanges names the first packages.
+func describeChanges(changes []software.Change) string {
+	const most = 3
+	var names []string
+	for _, c := range changes[:min(len(changes), most)] {
+		names = append(names, c.Name+" "+c.To)
+	}
+	if more := len(changes) - most; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// describeOutdated is what is to be done on a node in service.
+func (o Order) describeOutdated(n Node) string {
+	var all []string
+	if changes := n.Facts.Preview.Changes; len(changes) > 0 {
+		all = append(all, "gets "+describeChanges(changes))
+	}
+	if o.mustReboot(n) {
+		all = append(all, "restarts")
+	}
+	return strings.Join(slices.Compact(all), ", then ")
+}
