@@ -20,9 +20,9 @@ type Decision struct {
 	hold *Hold // why an outdated node is still in service
 }
 
-// Decide is what is done next on the nodes of a cluster. Nodes that are out of service are continued, whatever else holds.
-// Another one is taken out only if none failed: a control plane while every other node is in service, a worker when all
-// control planes are done and fewer than MaxUnavailable nodes are away.
+// Decide is what is done next on the nodes of a cluster. Nodes that are out of service are continued, whatever else
+// holds. Another one is taken out only if none failed: a control plane while every other node is in service, a worker
+// when all control planes are done and fewer than MaxUnavailable nodes are away.
 func Decide(o Order, nodes []Node, now time.Time) Decision {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b Node) int {
 		return cmp.Or(-compareBool(a.ControlPlane, b.ControlPlane), cmp.Compare(a.Name, b.Name))
@@ -60,13 +60,11 @@ func (o Order) describeNode(n Node) Action {
 	case n.Facts == nil:
 		a.Phase, a.Message = v1alpha1.NodeUnknown, cmp.Or(n.Error, "not asked yet")
 	case n.Facts.Preview.Error != "":
-		a.Phase = v1alpha1.NodeUpdateFailed
-		a.Failure = failf(ReasonPackagesUnknown, "%s; correct the NodeUpdate, or the node's repositories", n.Facts.Preview.Error)
-		a.Message = a.Failure.Sentence
+		a.fail(explainPackages(n))
 	case o.isOutdated(n):
 		a.Phase, a.Message = v1alpha1.NodeOutdated, o.describeOutdated(n)
 		if f := o.checkChanges(n.Facts.Preview.Changes); f != nil {
-			a.Phase, a.Failure, a.Message = v1alpha1.NodeUpdateFailed, f, f.Sentence
+			a.fail(f)
 		}
 	}
 	return a
@@ -78,7 +76,8 @@ func (d *Decision) closeNodes(o Order, nodes []Node) {
 	for _, n := range nodes {
 		switch {
 		case n.Mark != nil && o.Others[n.Mark.UID]:
-			d.hold = &Hold{ReasonOtherUpdate, fmt.Sprintf("node %s is out of service for NodeUpdate %s; this one follows", n.Name, n.Mark.Update)}
+			const text = "node %s is out of service for NodeUpdate %s; this one follows"
+			d.hold = &Hold{ReasonOtherUpdate, fmt.Sprintf(text, n.Name, n.Mark.Update)}
 			return
 		case n.Mark != nil, n.Facts == nil, !n.IsReady:
 			away++
@@ -101,7 +100,8 @@ func (d *Decision) closeNodes(o Order, nodes []Node) {
 		}
 
 		d.Actions[i] = Action{
-			Node: n.Name, Step: StepClose, IsAway: true, Phase: v1alpha1.NodeDraining, Message: "taking it out of service",
+			Node: n.Name, Step: StepClose, IsAway: true,
+			Phase: v1alpha1.NodeDraining, Message: "taking it out of service",
 		}
 		away++
 		if n.ControlPlane {
@@ -139,9 +139,13 @@ func describeAbsent(n Node) *Hold {
 	case n.Facts == nil && n.Error == "":
 		return &Hold{ReasonUpdating, fmt.Sprintf("node %s is being asked", n.Name)}
 	case n.Facts == nil:
-		return &Hold{ReasonNodeSilent, fmt.Sprintf("node %s does not answer: %s; switch it on, or take it out of the cluster", n.Name, n.Error)}
+		return &Hold{ReasonNodeSilent, describeSilent(n.Name, n.Error)}
 	}
 	return &Hold{ReasonNodeNotReady, fmt.Sprintf("node %s is not Ready; see kubectl describe node %s", n.Name, n.Name)}
+}
+
+func describeSilent(node, fault string) string {
+	return fmt.Sprintf("node %s does not answer: %s; switch it on, or take it out of the cluster", node, fault)
 }
 
 // Conclude is how the NodeUpdate stands by its Actions. Whoever adds Failures to them calls it again.
@@ -176,19 +180,20 @@ func (d *Decision) Conclude() {
 	case d.hold != nil:
 		d.Phase, d.Reason, d.Message = v1alpha1.PhaseWaiting, d.hold.Reason, d.hold.Sentence+"; "+count
 	case d.Ready == len(d.Actions):
-		d.Phase, d.Reason, d.Message = v1alpha1.PhaseReady, ReasonUpToDate, fmt.Sprintf("all %d nodes are up to date", d.Ready)
+		d.Phase, d.Reason = v1alpha1.PhaseReady, ReasonUpToDate
+		d.Message = fmt.Sprintf("all %d nodes are up to date", d.Ready)
 	default:
 		d.concludeUnknown(count)
 	}
 }
 
-// concludeUnknown is how the NodeUpdate stands if nothing is done and nothing fails: of some nodes nothing is known, or one
-// was just put back into service and the next follows.
+// concludeUnknown is how the NodeUpdate stands if nothing is done and nothing fails: of some nodes nothing is known, or
+// one was just put back into service and the next follows.
 func (d *Decision) concludeUnknown(count string) {
 	for _, a := range d.Actions {
 		if a.Phase == v1alpha1.NodeUnknown {
 			d.Phase, d.Reason = v1alpha1.PhaseWaiting, ReasonNodeSilent
-			d.Message = fmt.Sprintf("node %s does not answer: %s; switch it on, or take it out of the cluster; %s", a.Node, a.Message, count)
+			d.Message = describeSilent(a.Node, a.Message) + "; " + count
 			return
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // created since. Both are over with the reboot.
 const bootScript = `echo "firstlight: boot $(cat /proc/sys/kernel/random/boot_id)"
 began=$(sed -n 's/^btime //p' /proc/stat)
-if [ -e /run/reboot-required ] || [ -n "$(find /boot -maxdepth 1 -name 'vmlinuz-*' -newerct "@$began" 2>/dev/null)" ]; then
+newer=$(find /boot -maxdepth 1 -name 'vmlinuz-*' -newerct "@$began" 2>/dev/null)
+if [ -e /run/reboot-required ] || [ -n "$newer" ]; then
 	echo "firstlight: reboot-required yes"
 fi
 `

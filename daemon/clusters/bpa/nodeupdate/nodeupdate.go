@@ -1,9 +1,9 @@
-// Package nodeupdate decides what is done next for a NodeUpdate: which nodes of a cluster are taken out of service, which
-// are continued, and why the others wait. It is pure; package operator observes and acts.
+// Package nodeupdate decides what is done next for a NodeUpdate: which nodes of a cluster are taken out of service,
+// which are continued, and why the others wait. It is pure; package operator observes and acts.
 //
-// Nothing is remembered but on the nodes themselves. A Node of the cluster that is out of service has a Mark, written in
-// one go with its being cordoned and removed in one go with the contrary. Everything else is asked of the node: its
-// packages, its boot ID, its pods.
+// Nothing is remembered but on the nodes themselves. A Node of the cluster that is out of service has a Mark: one write
+// cordons and marks it, one write takes both back. Everything else is asked of the node: its packages, its boot ID, its
+// pods.
 package nodeupdate
 
 import (

@@ -31,7 +31,8 @@ func SortPods(pods []corev1.Pod) Pods {
 				p.Unready = append(p.Unready, name)
 			}
 		case owner == nil && pod.DeletionTimestamp == nil:
-			p.Unmovable = append(p.Unmovable, fmt.Sprintf("pod %s has no controller that would make it again; delete it, or give it one", name))
+			const text = "pod %s has no controller that would make it again; delete it, or give it one"
+			p.Unmovable = append(p.Unmovable, fmt.Sprintf(text, name))
 		default:
 			p.Movable = append(p.Movable, name)
 		}

@@ -134,7 +134,7 @@ func readNode(m kud.Node, all []corev1.Node) nodeupdate.Node {
 
 func (s *nodeSession) key(name string) string { return s.u.cluster + "/" + name }
 
-// ask asks a node for its facts. One that is in service is believed for an hour.
+// ask asks a node for its facts. One that is in service is believed for factsTime.
 func (s *nodeSession) ask(ctx context.Context, n *nodeupdate.Node) {
 	now := s.Now()
 	if was, ok := s.asked.Load(s.key(n.Name)); ok && n.Mark == nil {

@@ -14,8 +14,8 @@ import (
 // maxChanges is how many packages of one node are in a status: all of a large cluster's do not fit into an object.
 const maxChanges = 20
 
-// describe is how the nodes stand. What the packages were before an update is kept from the status before: the node does
-// not know it any more.
+// describe is how the nodes stand. What the packages were before an update is kept from the status before: the node
+// does not know it any more.
 func (u *nodeUpdate) describe(nodes []nodeupdate.Node, d nodeupdate.Decision) {
 	before := u.status.Nodes
 	u.status.Nodes = nil

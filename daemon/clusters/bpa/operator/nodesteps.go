@@ -106,7 +106,11 @@ func (s *nodeSession) closeNode(ctx context.Context, n *nodeupdate.Node) *nodeup
 	}
 
 	err = patchNode(ctx, s.api, n.Name, func(o *corev1.Node) {
-		mark := nodeupdate.Mark{Update: s.u.Namespace + "/" + s.u.Name, UID: string(s.u.UID), Closed: o.Spec.Unschedulable}
+		mark := nodeupdate.Mark{
+			Update: s.u.Namespace + "/" + s.u.Name,
+			UID:    string(s.u.UID),
+			Closed: o.Spec.Unschedulable,
+		}
 		if had := nodeupdate.ReadMark(o.Annotations[v1alpha1.AnnotationUpdating]); had != nil {
 			mark = *had // somebody uncordoned it
 		}
@@ -219,7 +223,8 @@ func (s *nodeSession) installPackages(ctx context.Context, n *nodeupdate.Node) *
 	after, err := s.askFacts(ctx, n.Name)
 	if err == nil && slices.Equal(after.Preview.Changes, n.Facts.Preview.Changes) {
 		c := after.Preview.Changes[0]
-		return fail(fmt.Sprintf("%s %s was installed and the node still asks for it; see apt-get --simulate upgrade on it", c.Name, c.To))
+		const text = "%s %s was installed and the node still asks for it; see apt-get --simulate upgrade on it"
+		return fail(fmt.Sprintf(text, c.Name, c.To))
 	}
 
 	mark := *n.Mark

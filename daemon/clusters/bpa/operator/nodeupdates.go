@@ -25,8 +25,8 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 )
 
-// NodeUpdates takes the nodes of clusters one step nearer to what NodeUpdates ask for, again and again. What was begun is
-// seen on the nodes: nothing that is remembered here matters but for how often they are asked.
+// NodeUpdates takes the nodes of clusters one step nearer to what NodeUpdates ask for, again and again. What was begun
+// is seen on the nodes: what is remembered here only spares them questions.
 type NodeUpdates struct {
 	Config
 	Client   client.Client
@@ -52,7 +52,7 @@ const (
 // How long until a NodeUpdate is looked at again.
 const (
 	lookUpdating = 3 * time.Second
-	factsTime    = time.Hour // how long what a node in service said is believed
+	factsTime    = 15 * time.Minute // how long what a node in service said is believed
 	silenceTime  = time.Minute
 )
 
@@ -102,9 +102,8 @@ func (r *NodeUpdates) Reconcile(ctx context.Context, q reconcile.Request) (recon
 		return r.finish(ctx, u, v1alpha1.PhaseRefused, InvalidUpdate, err.Error(), 0)
 	}
 	if u.p == nil {
-		return r.finish(ctx, u, v1alpha1.PhaseWaiting, ClusterNotInstalled, fmt.Sprintf(
-			"cluster %s is not installed yet: no Provisioning in namespace %s has installed it; see kubectl -n %s get bpa",
-			u.cluster, u.Namespace, u.Namespace), lookSettled)
+		text := notInstalledSentence(u.cluster, u.Namespace)
+		return r.finish(ctx, u, v1alpha1.PhaseWaiting, ClusterNotInstalled, text, lookSettled)
 	}
 	if next := u.was.Next; next != nil && u.isSameSpec() && r.Now().Before(next.Time) {
 		return reconcile.Result{RequeueAfter: next.Sub(r.Now())}, nil
@@ -304,15 +303,14 @@ func (r *NodeUpdates) addEvents(o *v1alpha1.NodeUpdate, before v1alpha1.NodeUpda
 		if n.Phase == phases[n.Name] || n.Phase == v1alpha1.NodeUpdateFailed || n.Phase == v1alpha1.NodeUnknown {
 			continue // the whole fails with it
 		}
-		r.Recorder.Eventf(
-			o, nil, corev1.EventTypeNormal, n.Phase, "Reconcile", "%s", truncateNote(strings.TrimSuffix("node "+n.Name+": "+n.Message, ": ")),
-		)
+		note := truncateNote(strings.TrimSuffix("node "+n.Name+": "+n.Message, ": "))
+		r.Recorder.Eventf(o, nil, corev1.EventTypeNormal, n.Phase, "Reconcile", "%s", note)
 	}
 
 	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionReady)
 	is := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady)
-	isNews := was == nil || was.Reason != is.Reason || o.Status.Phase == v1alpha1.PhaseFailed && was.Message != is.Message
-	if !isNews {
+	isSame := was != nil && was.Reason == is.Reason
+	if isSame && (o.Status.Phase != v1alpha1.PhaseFailed || was.Message == is.Message) {
 		return
 	}
 	kind := corev1.EventTypeWarning

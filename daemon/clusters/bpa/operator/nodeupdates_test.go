@@ -213,7 +213,7 @@ func testNodeUpdate(t *testing.T, r *fixture) {
 		r.said(event)
 	}
 
-	// Within the hour nobody is asked; after it what is newer by then comes.
+	// For a while nobody is asked; after it what is newer by then comes.
 	f.machines["w"].Put("repo/jq", "1.8\n1.7\n")
 	o = f.look("november")
 	assert.Equal(t, v1alpha1.PhaseReady, o.Status.Phase)

@@ -125,8 +125,7 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 		return finish(v1alpha1.PhaseRefused, InvalidSoftware, err.Error(), 0)
 	}
 	if p == nil {
-		return finish(v1alpha1.PhaseWaiting, ClusterNotInstalled, fmt.Sprintf("cluster %s is not installed yet: no Provisioning in namespace %s has installed it; see kubectl -n %s get bpa",
-			cluster, sw.Namespace, sw.Namespace), lookSettled)
+		return finish(v1alpha1.PhaseWaiting, ClusterNotInstalled, notInstalledSentence(cluster, sw.Namespace), lookSettled)
 	}
 	if next := sw.Status.Next; next != nil && r.Now().Before(next.Time) && sw.Status.ObservedGeneration == sw.Generation {
 		return reconcile.Result{RequeueAfter: next.Sub(r.Now())}, nil
@@ -184,6 +183,11 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 		fmt.Sprintf("%s%s; tried again at %s", missingText(status.Nodes), strings.Join(wrong, "; "),
 			status.Next.UTC().Format("15:04:05")), pause,
 	)
+}
+
+func notInstalledSentence(cluster, namespace string) string {
+	const text = "cluster %s is not installed yet: no Provisioning in namespace %s has installed it; see kubectl -n %s get bpa"
+	return fmt.Sprintf(text, cluster, namespace, namespace)
 }
 
 // clusterNodes are the nodes of a cluster, as its ConfigMap has them, and the Provisioning that installed it; nil if

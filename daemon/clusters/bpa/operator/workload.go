@@ -24,7 +24,8 @@ type Workload struct {
 // workloadTimeout bounds one request: a control plane that restarts keeps no answer of another one waiting for long.
 const workloadTimeout = 10 * time.Second
 
-// ConnectWorkload connects to the first of a cluster's control planes that answers: the kubeconfig has a context for each.
+// ConnectWorkload connects to the first of a cluster's control planes that answers: the kubeconfig has a context for
+// each.
 func ConnectWorkload(text []byte) (Workload, error) {
 	all, err := kubeconfig.ParseContexts(text)
 	if err != nil {

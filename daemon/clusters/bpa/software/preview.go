@@ -29,10 +29,10 @@ func IsKubernetes(name string) bool {
 	return false
 }
 
-// PreviewScript asks a Debian or Ubuntu node, for /bin/sh as root, what Script would change there: of packages those that
-// the node has, at their version or the newest; without any, all that have a newer version in the repository that Script
-// takes them from. Packages whose installation was interrupted count in both cases. It changes nothing but the index of
-// packages, and prints lines for ReadPreview.
+// PreviewScript asks a Debian or Ubuntu node, for /bin/sh as root, what Script would change there: of packages those
+// that the node has, at their version or the newest; without any, all that have a newer version in the repository that
+// Script takes them from. Packages whose installation was interrupted count in both cases. It changes nothing but the
+// index of packages, and prints lines for ReadPreview.
 func PreviewScript(owner string, packages []Package) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "owner='%s'\n", owner)
@@ -50,13 +50,16 @@ func PreviewScript(owner string, packages []Package) string {
 
 // A package that is unpacked and not configured has lost its service until it is: states H, U and F of dpkg-query(1).
 const previewPrologue = `apt-get -q $only -o DPkg::Lock::Timeout=600 update >&2 || echo "firstlight: index failed"
-dpkg-query -W -f='${db:Status-Abbrev} ${Package} ${Version}\n' 2>/dev/null | sed -n 's/^[ih][HUF]R\{0,1\} *\([^ ]*\) \(.*\)/firstlight: changes \1 - \2/p'
+dpkg-query -W -f='${db:Status-Abbrev} ${Package} ${Version}\n' 2>/dev/null |
+	sed -n 's/^[ih][HUF]R\{0,1\} *\([^ ]*\) \(.*\)/firstlight: changes \1 - \2/p'
 preview() {
 	have=$(installed "$1")
 	if [ -z "$have" ] || [ "$have" = "$2" ]; then return; fi
 	if [ -z "$2" ]; then
 		next=$(newest "$1")
-		if [ -n "$next" ] && dpkg --compare-versions "$have" lt "$next"; then echo "firstlight: changes $1 $have $next"; fi
+		if [ -n "$next" ] && dpkg --compare-versions "$have" lt "$next"; then
+			echo "firstlight: changes $1 $have $next"
+		fi
 		return
 	fi
 	all=$(versions "$1")
@@ -68,7 +71,8 @@ preview() {
 `
 
 // With what apt itself would bring to a newer version without removing anything.
-const previewAll = `apt-get -q -s $only --no-install-recommends --with-new-pkgs upgrade | sed -n 's/^Inst \([^ ]*\) \[\([^]]*\)\] (\([^ ]*\) .*/\1 \2 \3/p' |
+const previewAll = `apt-get -q -s $only --no-install-recommends --with-new-pkgs upgrade |
+	sed -n 's/^Inst \([^ ]*\) \[\([^]]*\)\] (\([^ ]*\) .*/\1 \2 \3/p' |
 	while read -r name have next; do
 		if dpkg --compare-versions "$have" lt "$next"; then echo "firstlight: changes $name $have $next"; fi
 	done
@@ -90,8 +94,8 @@ func ReadPreview(packages []Package, out, said string) Preview {
 		case words[1] == "index":
 			wrong = append(wrong, "the index of packages could not be renewed: "+lastError(said))
 		case words[1] == "lacks" && len(words) > 3:
-			wrong = append(wrong, fmt.Sprintf("version %s of package %s is unavailable; there are: %s", words[3], words[2],
-				strings.Join(words[4:], ", ")))
+			const text = "version %s of package %s is unavailable; there are: %s"
+			wrong = append(wrong, fmt.Sprintf(text, words[3], words[2], strings.Join(words[4:], ", ")))
 		case words[1] == "changes" && len(words) == 5:
 			p.add(Change{Name: words[2], From: strings.TrimSuffix(words[3], "-"), To: words[4]}, len(packages) == 0)
 		}

@@ -19,8 +19,8 @@ type NodeUpdate struct {
 
 // NodeUpdateSpec says what is updated, how fast and when.
 type NodeUpdateSpec struct {
-	// Packages get their version, or the newest, on the nodes that have them; without any, all but Kubernetes' own get the
-	// newest.
+	// Packages get their version, or the newest, on the nodes that have them; without any, all but Kubernetes' own get
+	// the newest.
 	Packages       []Packages `json:"packages,omitempty"`
 	Reboot         string     `json:"reboot,omitempty"`         // one of the following; IfRequired if empty
 	MaxUnavailable int32      `json:"maxUnavailable,omitempty"` // workers at once; 1 if zero

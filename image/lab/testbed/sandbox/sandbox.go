@@ -173,6 +173,17 @@ func (b *Sandbox) followOutput(out io.Reader, ready chan struct{}) {
 	close(b.ended)
 }
 
+// AwaitEnd waits until the sandbox is no more, because it was closed, switched itself off or restarted. It needs another
+// Start then.
+func (b *Sandbox) AwaitEnd(ctx context.Context) error {
+	select {
+	case <-b.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // PID is the sandbox's first process as this machine numbers it.
 func (b *Sandbox) PID() int { return b.cmd.Process.Pid }
 

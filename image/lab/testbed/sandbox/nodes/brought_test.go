@@ -3,6 +3,7 @@ package nodes_test
 import (
 	"archive/tar"
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +22,7 @@ const (
 	greeterImage = "registry.example/alpha/greeter:1.0"
 	greeterPod   = `{"spec":{"nodeName":"worker-2","tolerations":[{"operator":"Exists"}],"containers":[{"name":"greeter","image":"` + greeterImage + `",
 "env":[{"name":"NODE","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName"}}}]}]}}`
-	greetingControl = "Package: greeting\nVersion: 1.0\nArchitecture: all\nMaintainer: Alpha <alpha@example.org>\nDepends: jq\nDescription: a greeting\n"
+	greetingControl = "Package: greeting\nVersion: %s\nArchitecture: all\nMaintainer: Alpha <alpha@example.org>\nDepends: jq\nDescription: a greeting\n"
 )
 
 // greeter writes a container image as `docker save` does: one program.
@@ -40,12 +41,12 @@ func (b *bench) greeter(file string) {
 	require.NoError(b.t, sandbox.WriteImage(file, greeterImage, files.Bytes(), v1.Config{Entrypoint: []string{"/greeter"}}))
 }
 
-// greeting writes a Debian package that needs another one, of the stick.
-func (b *bench) greeting(file string) {
+// greeting writes a version of a Debian package that needs another one, of the stick.
+func (b *bench) greeting(file, version string) {
 	b.t.Helper()
 	dir := b.t.TempDir()
 	require.NoError(b.t, os.Chmod(dir, 0o755))
-	for path, text := range map[string]string{"DEBIAN/control": greetingControl, "usr/share/greeting/greeting.json": `{"greeting": "hello from a package"}`} {
+	for path, text := range map[string]string{"DEBIAN/control": fmt.Sprintf(greetingControl, version), "usr/share/greeting/greeting.json": `{"greeting": "hello from a package"}`} {
 		at := filepath.Join(dir, path)
 		require.NoError(b.t, os.MkdirAll(filepath.Dir(at), 0o755))
 		require.NoError(b.t, os.WriteFile(at, []byte(text), 0o644))
@@ -73,7 +74,7 @@ func TestWhatIsBroughtIsUsedByACluster(t *testing.T) {
 	}
 	dir := t.TempDir()
 	b.greeter(filepath.Join(dir, "greeter.tar"))
-	b.greeting(filepath.Join(dir, "greeting.deb"))
+	b.greeting(filepath.Join(dir, "greeting.deb"), "1.0")
 	b.provisioning(2)
 	b.until("bpa", "edge")
 

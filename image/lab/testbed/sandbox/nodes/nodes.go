@@ -9,7 +9,7 @@
 //	out, err := rack.Installer(ctx, "edge").CombinedOutput()
 //
 // A server has what servers have: a machine-id and a disk of its own, an SSH server with its own host
-// key, containerd. CutPower takes its power, PowerOn gives it back.
+// key, containerd. CutPower takes its power, PowerOn gives it back. One that restarts ends as one without power does.
 package nodes
 
 import (
@@ -28,6 +28,7 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"firstlight.dev/firstlight/image/lab/testbed/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
@@ -294,6 +295,9 @@ func (s *Server) PowerOn(ctx context.Context) error {
 	}
 
 	s.Sandbox = node
+	if err := s.beginBoot(ctx); err != nil {
+		return err
+	}
 	if err := s.rack.bridge.Connect(ctx, node.PID(), fmt.Sprintf("port%d", s.nr), "eth0"); err != nil {
 		return err
 	}
@@ -305,6 +309,25 @@ func (s *Server) PowerOn(ctx context.Context) error {
 		"ip address add "+s.Addr.String()+"/24 dev eth0",
 		"systemctl start ssh containerd",
 		"systemctl default firstlight-endpoint kubelet")
+}
+
+// bootID is where the kernel says which boot this is.
+const bootID = "/proc/sys/kernel/random/boot_id"
+
+// beginBoot gives the server a boot ID of its own for each time that its power is switched on: that of this machine's kernel
+// stays the same.
+func (s *Server) beginBoot(ctx context.Context) error {
+	const file = "/run/boot_id"
+	if err := s.WriteFile(file, []byte(string(uuid.NewUUID())+"\n"), 0o444); err != nil {
+		return err
+	}
+	return run(ctx, s.Sandbox, "mount --bind "+file+" "+bootID)
+}
+
+// Boot is the server's boot ID.
+func (s *Server) Boot(ctx context.Context) (string, error) {
+	text, err := s.Run(ctx, "cat", bootID)
+	return strings.TrimSpace(text), err
 }
 
 // install gives a server, once, what cloud-init would: its identity and who may log in.
