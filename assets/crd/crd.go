@@ -4,7 +4,7 @@ package crd
 
 import _ "embed"
 
-// BPA defines Provisioning and Software of bpa.akraino.org/v1alpha1, two YAML documents.
+// BPA defines Provisioning, Software and NodeUpdate of bpa.akraino.org/v1alpha1, three YAML documents.
 //
 //go:embed bpa.yaml
 var BPA []byte

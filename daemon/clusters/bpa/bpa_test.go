@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets/site"
@@ -87,6 +88,25 @@ func TestStateOfACluster(t *testing.T) {
 	assert.Equal(t, status.ClusterNew, stateOf(""))
 	assert.Equal(t, status.ClusterWaiting, stateOf(v1alpha1.PhaseWaiting))
 	assert.Equal(t, status.ClusterInstalling, stateOf(v1alpha1.PhaseInstalling))
+}
+
+// TestAClusterHasTheUpdatesOfItsNamespace: one that is named as a cluster of another namespace says nothing about it.
+func TestAClusterHasTheUpdatesOfItsNamespace(t *testing.T) {
+	meta := func(namespace, name, cluster string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"cluster": cluster}}
+	}
+	failed := v1alpha1.NodeUpdateStatus{Phase: v1alpha1.PhaseFailed, NodesReady: "1/2", Message: "node w: does not answer"}
+	all := StatusOf([]v1alpha1.Provisioning{{ObjectMeta: meta("default", "p", "edge")}}, []v1alpha1.NodeUpdate{
+		{ObjectMeta: meta("default", "november", "edge"), Status: failed},
+		{ObjectMeta: meta("alpha", "theirs", "edge")},
+		{ObjectMeta: meta("default", "other", "north")},
+		{ObjectMeta: meta("default", "december", "edge")},
+	}, nil)
+	assert.Equal(t, []status.NodeUpdate{
+		{Name: "default/november", State: "failed", Nodes: "1/2", Text: "node w: does not answer"},
+		{Name: "default/december", State: "new"},
+	}, all[0].Updates)
+	assert.True(t, all[0].Updates[0].IsStuck())
 }
 
 // TestDocs: docs/bpa.md explains every reason, and every test of the operator that docs/tests.md names is there.

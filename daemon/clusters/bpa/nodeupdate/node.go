@@ -84,8 +84,8 @@ func (a *Action) awaitAnswer(n Node, waited time.Duration) {
 	}
 }
 
-// drain reports whether a node is cordoned and drained, and says what is done about it if not. One that restarts was: what
-// the scheduler put there since does not matter any more.
+// drain reports whether a node is cordoned and drained, and says what is done about it if not. One that restarts was:
+// what came there since does not matter any more.
 func (a *Action) drain(n Node, waited time.Duration) bool {
 	left := len(n.Pods.Movable)
 	switch {
