@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/limit"
@@ -32,9 +32,6 @@ const Port = 443
 
 // Name is the listener's in the list of the packet filter, by which a site allows it on other networks.
 const Name = "page"
-
-// network is where the page is served without the site's saying so.
-const network = "baremetal"
 
 // Connections at once, of all browsers and of one address.
 const (
@@ -128,27 +125,7 @@ func (s *Server) serve(ctx context.Context, addrs []netip.Addr, listeners []net.
 
 // addresses are the appliance's own on the networks where the page is served, in order.
 func (s *Server) addresses() []netip.Addr {
-	return choose(s.sources.Site(), s.sources.Networks())
-}
-
-// choose finds the addresses on baremetal and on networks that allow the page.
-func choose(wanted *site.Site, networks []status.Address) (addrs []netip.Addr) {
-	for _, n := range networks {
-		of := wanted.Networks.Role(n.Role)
-		if n.Role != network && (of == nil || !slices.Contains(of.Allow, Name)) {
-			continue
-		}
-
-		for _, text := range n.Addresses {
-			prefix, err := netip.ParsePrefix(text)
-			if err == nil && !prefix.Addr().IsLinkLocalUnicast() && !slices.Contains(addrs, prefix.Addr()) {
-				addrs = append(addrs, prefix.Addr())
-			}
-		}
-	}
-
-	slices.SortFunc(addrs, netip.Addr.Compare)
-	return addrs
+	return firewall.Addresses(Name, s.sources.Site(), s.sources.Networks())
 }
 
 // issue is the certificate for the addresses, by the appliance's authority.

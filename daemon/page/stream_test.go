@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 )
 
@@ -165,27 +164,4 @@ func TestASessionHasItsShareOfStreams(t *testing.T) {
 		answer.Body.Close()
 		assert.Equal(t, want, answer.StatusCode)
 	}
-}
-
-func TestWhereThePageIsServed(t *testing.T) {
-	networks := []status.Address{
-		{Role: "provisioning", Addresses: []string{"172.22.0.1/24"}},
-		{Role: "bmc", Addresses: []string{"10.30.0.2/24"}},
-		{Role: "baremetal", Addresses: []string{"10.10.110.20/24", "fe80::1/64", "10.10.110.9/24"}},
-	}
-	s := new(site.Site)
-	s.Networks.BMC = new(site.Network)
-	at := func() (list []string) {
-		for _, addr := range choose(s, networks) {
-			list = append(list, addr.String())
-		}
-		return list
-	}
-	assert.Equal(t, []string{"10.10.110.9", "10.10.110.20"}, at(), "on baremetal alone")
-	s.Networks.BMC.Allow = []string{"ssh"}
-	assert.Equal(t, []string{"10.10.110.9", "10.10.110.20"}, at())
-	s.Networks.BMC.Allow = []string{"page"}
-	assert.Equal(t, []string{"10.10.110.9", "10.10.110.20", "10.30.0.2"}, at(), "and where the site says so")
-	networks = networks[:1]
-	assert.Empty(t, at())
 }
