@@ -317,23 +317,14 @@ func repositoryOf(where string) string {
 	return ""
 }
 
-// count keeps the number of requests and of bytes sent, by outcome, and logs what went wrong here.
+// count counts requests and sent bytes, by outcome, and logs what went wrong here.
 func (s *Server) count(next http.Handler) http.Handler {
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "firstlight_registry_requests_total",
-		Help: "Requests for container images, by method and status."}, []string{"method", "code"})
-	sent := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "firstlight_registry_sent_bytes_total",
-		Help: "Bytes of container images sent.",
-	})
-	if s.config.Registry != nil {
-		s.config.Registry.MustRegister(requests, sent)
-	}
-
+	counters := NewCounters(s.config.Registry)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &countingWriter{ResponseWriter: w, code: http.StatusOK}
 		next.ServeHTTP(c, r)
-		requests.WithLabelValues(methodLabel(r.Method), strconv.Itoa(c.code)).Inc()
-		sent.Add(float64(c.bytes))
+		counters.Requests.WithLabelValues(methodLabel(r.Method), strconv.Itoa(c.code)).Inc()
+		counters.SentBytes.Add(float64(c.bytes))
 		if c.code >= http.StatusInternalServerError {
 			s.config.Log.Error(
 				"registry request went wrong", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "status",
