@@ -257,8 +257,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"log-in to nodes", d.loginKey.Run},
 		{"page", func(ctx context.Context) error { return d.page.Serve(ctx, d.stageReady("clock-set")) }},
 		{"metrics", func(ctx context.Context) error {
-			return metrics.Serve(ctx, metrics.Address, metrics.Handler(d.Document, &d.metricParts), d.log)
+			return metrics.Serve(ctx, d.metricsHandler(), d.log)
 		}},
+		{"metrics for networks", d.serveMetricsToNetworks},
 	}
 	var wg sync.WaitGroup
 	for _, p := range parts {

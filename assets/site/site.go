@@ -61,7 +61,7 @@ type Network struct {
 	DHCP      DHCP         `yaml:"dhcp" doc:"Whether and what the appliance answers to DHCP here."`
 	Gateway   netip.Addr   `yaml:"gateway" doc:"Router of this network. The appliance goes out by that of baremetal, else bmc, else provisioning."`
 	DNS       []netip.Addr `yaml:"dns" doc:"Resolvers for nodes and appliance."`
-	Allow     []string     `yaml:"allow" enum:"ssh|uploads|page|kubernetes" doc:"Services of the appliance that machines of this network may use besides those that they may anyway: log-in, the upload API, the page for browsers (at the appliance's address there), the API of the bootstrap cluster (at the appliance's address on provisioning)."`
+	Allow     []string     `yaml:"allow" enum:"ssh|uploads|page|metrics|kubernetes" doc:"Services of the appliance that machines of this network may use besides those that they may anyway: log-in, the upload API, the page for browsers and the metrics (at the appliance's address there; metrics to whoever asks, in the clear), the API of the bootstrap cluster (at the appliance's address on provisioning)."`
 	Forward   []string     `yaml:"forward" enum:"provisioning|bmc|baremetal" doc:"Networks to which the appliance forwards packets from this one. Without it, none; answers return."`
 	NTP       []Host       `yaml:"ntp" doc:"Time servers that the appliance follows: the first that answers, of baremetal, then provisioning, then bmc. Nodes follow the appliance. Where it is the DHCP server of bmc or baremetal, it names the IPv4 addresses among them there."`
 }

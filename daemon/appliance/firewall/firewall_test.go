@@ -130,7 +130,7 @@ var sockets = map[string][]string{
 	"daemon/appliance/api/api.go":                    nil,         // a Unix socket of root's
 	"daemon/appliance/vault/agent.go":                nil,         // a Unix socket of root's: keys for the installers
 	"daemon/appliance/host/timeserver/timeserver.go": {"time"},
-	"daemon/appliance/metrics/metrics.go":            {"metrics"},
+	"daemon/appliance/metrics/serve.go":              {"metrics"},
 	"daemon/engine/nodehealth/nodehealth.go":         nil, // loopback of a cluster node, for the kubelet
 	"daemon/clusters/addons/chain/page.go":           nil, // a pod of a workload cluster
 	"daemon/clusters/addons/chain/sink.go":           nil, // the same
@@ -222,10 +222,13 @@ func TestRulesOfASite(t *testing.T) {
 		{"networks: {baremetal: {allow: [kubernetes]}}", `iifname "baremetal" ip daddr 172.22.0.1 tcp dport 6443 accept`},
 		{"networks: {provisioning: {allow: [kubernetes]}}", `"provisioning" . tcp . 6443 }`},
 		{"networks: {baremetal: {forward: [provisioning]}}", `iifname "baremetal" oifname "provisioning" accept`},
+		{"networks: {baremetal: {allow: [metrics]}}", `"baremetal" . tcp . 9100 }`},
 		{"networks: {provisioning: {allow: [ssh]}}", `{ "provisioning" . tcp . 22, "baremetal" . tcp . 22, `},
 	} {
 		s, problems := site.Load("site.yaml", []byte(c.text))
 		require.NoError(t, problems.Err(), c.text)
 		assert.Contains(t, newRules(s.WithDefaults()).render(), c.want, c.text)
+		isOpen := strings.Contains(newRules(s.WithDefaults()).render(), ". 9100")
+		assert.Equal(t, strings.Contains(c.text, "metrics"), isOpen, c.text)
 	}
 }

@@ -10,6 +10,7 @@ const (
 	OnProvisioning Place = "the address on provisioning"
 	WhereSupplied  Place = "the addresses on provisioning and baremetal"
 	OnReached      Place = "the addresses on the networks that it is reached from"
+	OnAllowed      Place = "loopback, and the addresses on networks that the site allows"
 	OnLoopback     Place = "loopback"
 )
 
@@ -74,7 +75,8 @@ func Listeners() []Listener {
 		{"bmc-forwarder", "tcp", 6188, OnLoopback, nil, "Ironic, on its way to BMCs and agents", "not known; a BMC wants its own password"},
 		{"bpa-health", "tcp", 8384, OnLoopback, nil, "the kubelet's probe", "not known"},
 		{"kpa-health", "tcp", 8385, OnLoopback, nil, "the kubelet's probe", "not known"},
-		{"metrics", "tcp", 9100, OnLoopback, nil, "readers of metrics on the appliance", "not known"},
+		{"metrics", "tcp", 9100, OnAllowed, nil, "readers of metrics on the appliance, and of networks that the site allows",
+			"not known; bounded per address"},
 		{"etcd", "tcp", 2379, OnLoopback, nil, "the API server", "client certificate"},
 		{"etcd-peers", "tcp", 2380, OnLoopback, nil, "other members; there are none", "client certificate"},
 		{"etcd-metrics", "tcp", 2381, OnLoopback, nil, "the kubelet's probe", "not known"},

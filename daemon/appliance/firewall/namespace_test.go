@@ -68,6 +68,7 @@ func (r *topology) listen() {
 	places := map[Place][]netip.Addr{
 		Everywhere: {netip.IPv4Unspecified()}, OnDevice: {netip.IPv4Unspecified()}, OnProvisioning: supplied[:1],
 		WhereSupplied: supplied, OnReached: supplied[1:], OnLoopback: {netip.MustParseAddr("127.0.0.1")},
+		OnAllowed: {netip.MustParseAddr("127.0.0.1")}, // the sites here allow metrics nowhere
 	}
 	for _, l := range Listeners() {
 		for _, addr := range places[l.At] {

@@ -1,0 +1,38 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/appliance/firewall"
+	"firstlight.dev/firstlight/daemon/appliance/metrics"
+)
+
+// metricsHandler answers with all metrics of the appliance.
+func (d *Daemon) metricsHandler() http.Handler {
+	return metrics.Handler(&d.metricParts, metrics.StatusCollector{Document: d.Document}, metrics.MachineCollector{
+		Data:         stick.DataDir,
+		Proc:         "/proc",
+		Certificates: certificateFiles(),
+	})
+}
+
+// certificateFiles are where the appliance keeps certificates that end: each is renewed long before.
+func certificateFiles() []string {
+	return []string{
+		stick.DataDir + "/ca/*.crt",
+		"/etc/kubernetes/pki/*.crt",
+		"/etc/kubernetes/pki/etcd/*.crt",
+		"/var/lib/kubelet/pki/*-current.pem",
+	}
+}
+
+// serveMetricsToNetworks answers on networks whose allow says metrics.
+func (d *Daemon) serveMetricsToNetworks(ctx context.Context) error {
+	addresses := func() []netip.Addr {
+		return firewall.Addresses(metrics.Name, d.host.Site(), d.host.Addresses())
+	}
+	return metrics.ServeNetworks(ctx, d.stageReady("links-up"), addresses, d.metricsHandler(), d.log)
+}
