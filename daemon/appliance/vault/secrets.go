@@ -30,7 +30,7 @@ func Secrets() []Secret {
 	const data, pki = "/var/lib/firstlight", "/etc/kubernetes/pki"
 	return []Secret{
 		{Name: "authority", Owner: "appliance", Files: []string{data + "/ca/ca.key"}, Away: true,
-			Used: "signs the certificates of all that the appliance serves by TLS; nodes trust it", Rotated: never},
+			Used: "signs the certificates of all that the appliance serves by TLS; ramdisks trust it, and containerd of nodes for the registry", Rotated: never},
 		{Name: "certificates", Owner: "appliance", Files: []string{data + "/ca/*.key", "/run/firstlight/registry/server.pem"}, Away: true,
 			Objects: []string{"metal3/ironic-tls", "metal3/operator-ironic-ca", "metal3/operator-webhook-cert",
 				"metal3/*-webhook-service-cert", "artifacts/*",
@@ -49,7 +49,7 @@ func Secrets() []Secret {
 		{Name: "password of the stand-in BMC", Owner: "appliance", Files: []string{data + "/secret/standinbmc/"}, Away: true,
 			Used: "Ironic, about nodes without a BMC", Rotated: never},
 		{Name: "key of packages", Owner: "appliance", Files: []string{data + "/secret/packages.key"}, Away: true,
-			Used: "signs the Debian repository; nodes trust it", Rotated: never},
+			Used: "signs the Debian repository; apt of nodes trusts it for that", Rotated: never},
 		{Name: "logins of BMCs", Owner: "site, or who applied the host",
 			Files: []string{data + "/secret/hosts/*.json", data + "/secret/discovered.json", "/var/lib/ironic/ironic.sqlite*"}, Away: true,
 			Objects: []string{"metal3/*-bmc-secret"}, Used: "Ironic, pre-flight", Rotated: bySite},

@@ -41,6 +41,7 @@ if test -s /etc/kubernetes/kubelet.conf && test -s /var/lib/kubelet/pki/kubelet-
 	dpkg-query --show --showformat='${db:Status-Abbrev}${Version}\n' kubelet 2>/dev/null | sed -n 's/^ii */programs=/p'
 fi
 test ! -e /usr/local/lib/firstlight || echo linked=yes
+test ! -e ` + systemAuthority + ` || echo systemAuthority=yes
 sed -n 's/.*--node-ip=\([^ "]*\).*/nodeIP=\1/p' ` + kubeletFlags + ` 2>/dev/null || true
 test ! -e /etc/kubernetes/pki/ca.crt || echo "authority=$(sha256sum </etc/kubernetes/pki/ca.crt | cut -d ' ' -f 1)"
 test ! -e ` + markerPath + ` || echo "marker=$(base64 -w 0 ` + markerPath + `)"
@@ -73,6 +74,8 @@ type facts struct {
 	NodeIP      netip.Addr // that its kubelet is told; invalid if there is none
 	Programs    string     // version of the packages of a node that is part of a cluster; "" if it is not, or they are not there
 	Linked      bool       // it has programs of an earlier version, which were no packages
+
+	SystemAuthority bool // all of its programs trust the appliance's authority
 
 	// Of a control plane.
 	HalfMade     bool         // it was begun and never whole
@@ -139,6 +142,8 @@ func parseFacts(text string) (facts, error) {
 			f.Programs = value
 		case "linked":
 			f.Linked = true
+		case "systemAuthority":
+			f.SystemAuthority = true
 		case "nodeIP":
 			f.NodeIP, _ = netip.ParseAddr(value)
 		case "halfMade":

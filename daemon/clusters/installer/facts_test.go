@@ -41,11 +41,11 @@ func TestFacts(t *testing.T) {
 	assert.True(t, f.Kubernetes && f.CloudInit)
 	assert.Equal(t, &marker{Cluster: "edge", ID: "A", Label: "w-1"}, f.Marker)
 
-	f, err = parseFacts(saidByANode + "kubernetes=yes\npods=10.244.64.0/18\nservices=10.244.0.0/18\nhalfMade=yes\nnodeIP=172.22.0.14\nprograms=1.36.3-0firstlight0.1.0+77198038ab19\nlinked=yes\n")
+	f, err = parseFacts(saidByANode + "kubernetes=yes\npods=10.244.64.0/18\nservices=10.244.0.0/18\nhalfMade=yes\nnodeIP=172.22.0.14\nprograms=1.36.3-0firstlight0.1.0+77198038ab19\nlinked=yes\nsystemAuthority=yes\n")
 	require.NoError(t, err)
 	assert.Equal(t, edge.Pods, f.PodsWere)
 	assert.Equal(t, edge.Services, f.ServicesWere)
-	assert.True(t, f.HalfMade && f.Linked)
+	assert.True(t, f.HalfMade && f.Linked && f.SystemAuthority)
 	assert.Equal(t, "1.36.3-0firstlight0.1.0+77198038ab19", f.Programs)
 	assert.Equal(t, "172.22.0.14", f.NodeIP.String())
 

@@ -48,7 +48,7 @@ func (n *node) stages() []bringup.Stage {
 			Done: n.clockDone, Do: n.clockDo, Recheck: time.Minute},
 		{
 			Name:    "host-prepared",
-			Fact:    "it trusts the appliance, and says which cluster it is part of",
+			Fact:    "it trusts the appliance for images and packages, and says which cluster it is part of",
 			Why:     "Before packages and images, which it takes from the appliance.",
 			Done:    n.hostDone,
 			Do:      n.hostDo,
@@ -203,8 +203,11 @@ func (n *node) hostDone(ctx context.Context) error {
 	}
 
 	f := n.facts()
-	if f.Marker == nil { // it was taken out of a cluster, which leaves everything else
+	switch {
+	case f.Marker == nil: // it was taken out of a cluster, which leaves everything else
 		return errors.New("it does not say which cluster it is part of")
+	case f.SystemAuthority:
+		return errors.New("all of its programs trust the appliance's authority")
 	}
 
 	weight, err := n.shell.RunScript(
@@ -238,6 +241,10 @@ func (n *node) hostDo(ctx context.Context, report bringup.Report) error {
 	// Before anything of Kubernetes: a node that was begun with is this cluster's.
 	if err := n.writeMarker(ctx, n.marker(r)); err != nil {
 		return err
+	}
+
+	if _, err := n.runLocked(ctx, distrust, systemAuthority, systemCertificates); err != nil {
+		return fmt.Errorf("take the authority from what the system trusts: %w", err)
 	}
 
 	_, err = n.runLocked(

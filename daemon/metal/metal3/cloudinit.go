@@ -14,9 +14,6 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 )
 
-// authorityPath is where a node has the appliance's CA: update-ca-certificates(8) takes it from there.
-const authorityPath = "/usr/local/share/ca-certificates/firstlight.crt"
-
 // userData is cloud-init's configuration of a node (cloud-init, "Cloud config examples").
 // It holds no password, only its hash, and no SSH host key, only the place of the one that the node's own ramdisk makes
 // (package hostkey).
@@ -38,7 +35,7 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 		user["lock_passwd"], user["hashed_passwd"] = false, hash
 	}
 
-	files := []any{map[string]any{"path": authorityPath, "permissions": "0644", "content": string(a.CA)}}
+	var files []any
 	if script := wayOut(s, n); script != "" {
 		files = append(files, map[string]any{"path": wayOutPath, "permissions": "0755", "content": script})
 	}
@@ -54,15 +51,15 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 		"ssh_pwauth":     !n.OS.Password.IsZero(),
 		"ssh_deletekeys": true,
 		"ssh_keys":       map[string]string{"ed25519_private": hostkey.Place()},
-		"write_files":    files,
 		"ntp":            map[string]any{"enabled": true, "ntp_client": "systemd-timesyncd", "servers": a.Time},
 		"growpart":       map[string]any{"mode": "auto", "devices": []string{"/"}},
 		"runcmd": []any{
 			[]string{"install", "-d", "-m", "700", "/root/.ssh"},
 			[]string{"sh", "-c", `printf '%s\n' "$0" >/root/.ssh/authorized_keys && chmod 600 /root/.ssh/authorized_keys`, a.Key},
-			// What update-ca-certificates would do, and does when it runs next, without its thousand processes.
-			[]string{"sh", "-c", `test ! -e "$0" || cat "$1" >>"$0"`, "/etc/ssl/certs/ca-certificates.crt", authorityPath},
 		},
+	}
+	if files != nil {
+		config["write_files"] = files
 	}
 	if commands := bootCommands(n); commands != nil {
 		config["bootcmd"] = commands

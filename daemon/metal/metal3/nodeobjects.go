@@ -48,7 +48,6 @@ type Appliance struct {
 	Images map[string]Image                               // by the name that site.yaml uses
 	Key    string                                         // public key of the appliance's own log-in to nodes, as in authorized_keys
 	Hash   func(password string) (hash string, err error) // crypt(5) hash; passes a hash through
-	CA     []byte                                         // PEM of the appliance's authority, trusted by every node
 	MACs   []string                                       // of its own NICs, lower case
 }
 

@@ -43,7 +43,6 @@ func testAppliance() Appliance {
 		Images: map[string]Image{"debian-13": {URL: "http://172.22.0.1:6180/images/debian-13.raw", SHA256: "00ff", Format: "raw"}},
 		Key:    "ssh-ed25519 AAAA appliance",
 		Hash:   func(p string) (string, error) { return fmt.Sprintf("$6$hash-of-%d-characters", len(p)), nil },
-		CA:     []byte("-----CERTIFICATE-----\n"),
 	}
 }
 

@@ -85,11 +85,6 @@ func (p *Provisioner) operator() (metal3.Operator, error) {
 
 // nodeObjects are the objects that the site's nodes become.
 func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
-	authority, err := p.Vault.Authority()
-	if err != nil {
-		return nil, err
-	}
-
 	access, err := p.Vault.Keys.AccessPublicKey()
 	if err != nil {
 		return nil, err
@@ -105,7 +100,6 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 		Images: images,
 		Key:    access,
 		Hash:   p.Vault.PasswordHash,
-		CA:     authority.PEM(),
 	}
 	nics, err := net.Interfaces()
 	if err != nil {

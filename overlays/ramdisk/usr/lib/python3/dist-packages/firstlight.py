@@ -15,8 +15,7 @@ HEAD = 1 << 20  # bytes at the beginning of a disk that are read
 DRIVE = 64 << 20  # the most that Ironic makes a config drive (ironic.common.images)
 PVD = 16 << 11  # of the primary volume descriptor (ECMA-119, 8.4), in sectors of 2 KiB
 
-# What every node that an appliance installs is told to trust, also by those that wrote no name of
-# their site (daemon/metal/metal3, authorityPath).
+# What earlier versions told every node to trust, also those that wrote no name of their site.
 TRUST = b"/usr/local/share/ca-certificates/firstlight.crt"
 
 
