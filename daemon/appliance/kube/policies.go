@@ -22,7 +22,7 @@ type Argument struct{ Name, Value string }
 
 // APIServerPolicies are the files by which the API server decides whom it answers without credentials, which pods it
 // admits and what it writes down, by their names in dir, and the arguments that name them. The log, in audit, has four
-// files of 8 MiB at most.
+// files of 8 MiB at most, and none of the three that are complete is older than 90 days.
 func APIServerPolicies(dir, audit string) (files map[string][]byte, args []Argument, err error) {
 	files = map[string][]byte{}
 	all, err := policies.ReadDir("policies")
@@ -43,6 +43,7 @@ func APIServerPolicies(dir, audit string) (files map[string][]byte, args []Argum
 		{"audit-log-path", path.Join(audit, "audit.log")},
 		{"audit-log-maxsize", "8"},
 		{"audit-log-maxbackup", "3"},
+		{"audit-log-maxage", "90"},
 		// No request waits for the stick to have the line.
 		{"audit-log-mode", "batch"},
 	}, nil
