@@ -23,6 +23,9 @@ const (
 	BundlesDir  = "bundles"      // OWNER/NAME/VERSION of every bundle, see assets/bundle
 	CatalogFile = "catalog.json" // see Catalog
 	PushedFile  = "pushed.json"  // which container images are in the registry, for the agent alone
+
+	AuditDir  = "audit"                   // the agent's: who changed what
+	AuditFile = AuditDir + "/uploads.log" // the part of it that is being written
 )
 
 // StickArchives is the folder of the stick with archives of container images and bundles that a recipe has put there,

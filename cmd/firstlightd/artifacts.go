@@ -19,6 +19,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/uploads/api"
 	"firstlight.dev/firstlight/daemon/uploads/api/access"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
@@ -196,6 +197,10 @@ func (f artifactFlags) config() (api.Config, error) {
 		c.Publish = folder.Sync
 	case f.withdraw != "":
 		c.Publish, c.Push = publish.Folder(f.withdraw).Withdraw, containers.Decline
+	}
+
+	if dir := cmp.Or(f.publish, f.withdraw); dir != "" {
+		c.Audit = audit.NewLog(filepath.Join(dir, artifact.AuditFile), log)
 	}
 
 	if f.registry != "" {

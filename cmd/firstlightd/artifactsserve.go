@@ -72,6 +72,7 @@ func (f artifactFlags) serveS3(ctx context.Context, c api.Config, a *api.Agent, 
 		Authorizer: c.Authorizer,
 		Parts:      parts,
 		Log:        c.Log,
+		Audit:      c.Audit,
 	})
 	return server.Run(ctx, func(addr net.Addr) { c.Log.Info("artifacts served by S3", "address", addr.String()) })
 }

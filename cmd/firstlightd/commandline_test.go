@@ -46,5 +46,5 @@ func TestEveryOutputKnowsTextAndJSON(t *testing.T) {
 		}
 		assert.Equal(t, 2, run(t.Context(), append(words, "-o", "xml")), "%s -o xml", name)
 	})
-	assert.Equal(t, map[string]bool{"login": true, "secrets": true, "status": true, "unknown": true, "why": true}, with)
+	assert.Equal(t, map[string]bool{"audit": true, "login": true, "secrets": true, "status": true, "unknown": true, "why": true}, with)
 }

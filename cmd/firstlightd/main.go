@@ -74,6 +74,7 @@ func newRootCommand() *cobra.Command {
 		newUploaderCommand(),
 		newBundleCommand(),
 		newSecretsCommand(),
+		newAuditCommand(),
 		newRotateCommand(),
 		newBackupCommand(),
 		newRestoreCommand(),

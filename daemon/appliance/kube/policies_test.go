@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
+	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -162,5 +164,13 @@ func TestPoliciesOfARealAPIServer(t *testing.T) {
 		assert.NotContains(t, log, "requestObject")
 		assert.False(t, line(`"resource":"configmaps"`, "mallory"), "who reads what is no secret is written down")
 		assert.False(t, line("/readyz"), "probes are written down")
+
+		entries, err := audit.Read([]string{server.AuditLog}, time.Time{})
+		require.NoError(t, err)
+		assert.True(t, slices.ContainsFunc(entries, func(e audit.Entry) bool {
+			return e.As == "mallory" && e.Verb == "list" && e.Object == "metal3/secrets" && e.Code == http.StatusForbidden &&
+				e.Program == "kube.test" && e.From == "127.0.0.1" && e.Reason != ""
+		}), "%+v", entries)
+		t.Logf("%d requests, %d bytes each", len(entries), len(log)/len(entries))
 	})
 }

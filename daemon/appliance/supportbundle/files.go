@@ -25,6 +25,7 @@ var collected = []string{
 	"/run/firstlight/registry/addresses", "/run/firstlight/registry/known", "/run/firstlight/registry/owners",
 	"/var/lib/firstlight/journal.json", "/var/lib/firstlight/journal.json.unreadable", "/var/lib/firstlight/networks.json",
 	"/var/lib/firstlight/hosts", "/var/lib/firstlight/dhcp",
+	"/var/lib/firstlight/audit", "/var/lib/firstlight/artifacts/audit",
 	clusters + "/*/log", clusters + "/*/progress.json", clusters + "/*/hosts.ini", clusters + "/*/cluster.json", clusters + "/*/installed.json",
 	clusters + "/*/artifacts/verification.json",
 	"/var/lib/ironic/log", "/var/log/pods", "/var/log/units",

@@ -128,6 +128,8 @@ func TestNoSecretIsInTheBundle(t *testing.T) {
 	log := spilled(secrets)
 	write(t, root, "var/log/pods/metal3_ironic-x_uid/ironic/0.log", log)
 	write(t, root, "var/lib/firstlight/journal.json", `{"runs": [], "said": "`+strings.ReplaceAll(log, "\n", " ")+`"}`)
+	write(t, root, "var/lib/firstlight/audit/audit.log", log)
+	write(t, root, "var/lib/firstlight/artifacts/audit/uploads.log", log)
 	const cluster = "opt/kud/multi-cluster/edge/"
 	write(t, root, cluster+"log/node-1.log", log)
 	write(t, root, cluster+"hosts.ini", "[all]\nvm  ansible_ssh_host=10.0.0.1 ansible_ssh_pass=geheim ansible_password=geheim\n")
@@ -165,7 +167,8 @@ func TestNoSecretIsInTheBundle(t *testing.T) {
 	for _, name := range []string{"INDEX", "status.json", "files/var/log/pods/metal3_ironic-x_uid/ironic/0.log", "files/var/log/pods/x/0.log.2026",
 		"files/var/lib/ironic/log/deploy/u_metal3~node-1_2026/var/log/agent.log", "files/run/firstlight/site/site.yaml", "commands/dmesg",
 		"files/" + cluster + "log/node-1.log", "files/" + cluster + "progress.json", "files/" + cluster + "cluster.json", "files/" + cluster + "installed.json",
-		"files/" + cluster + "artifacts/verification.json"} {
+		"files/" + cluster + "artifacts/verification.json",
+		"files/var/lib/firstlight/audit/audit.log", "files/var/lib/firstlight/artifacts/audit/uploads.log"} {
 		assert.Contains(t, files, name)
 	}
 	assert.Contains(t, files["files/var/log/pods/metal3_ironic-x_uid/ironic/0.log"], "0 plain=[redacted]", "the rest of the text is gone")

@@ -1,7 +1,7 @@
 package installer
 
-// Earlier versions told every node to trust the appliance's authority wherever TLS is spoken. Now containerd alone does,
-// for the appliance's registry.
+// Earlier versions told every node to trust the appliance's authority wherever TLS is spoken. Now containerd alone
+// does, for the appliance's registry.
 const (
 	systemAuthority    = "/usr/local/share/ca-certificates/firstlight.crt"
 	systemCertificates = "/etc/ssl/certs" // as update-ca-certificates(8) of Debian makes them

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/uploads/api/access"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
 	"firstlight.dev/firstlight/pxe/limit"
@@ -44,8 +45,9 @@ type Config struct {
 	Publish func(complete map[artifact.Collection][]artifact.Metadata, usage map[artifact.Collection]artifact.Usage) error
 	// Push brings complete container images to where nodes pull them, and notes in the store what became
 	// of it; nil: nowhere. It may take long.
-	Push func(ctx context.Context, d *blobs.Store) error
-	Log  *slog.Logger
+	Push  func(ctx context.Context, d *blobs.Store) error
+	Log   *slog.Logger
+	Audit *audit.Log // who changed what; nil: nobody wants to know
 }
 
 // Agent serves the API.

@@ -2,20 +2,25 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/appliance/audit"
+	"firstlight.dev/firstlight/daemon/uploads/api"
 )
 
 // apiDocument is the OpenAPI document as the agent serves it. Every exchange of the lab is compared
@@ -185,6 +190,36 @@ func TestEveryOperationOfTheDocumentWantsCredentials(t *testing.T) {
 	assert.GreaterOrEqual(t, walked, 3*13)
 	l.token = "admin"
 	assert.Equal(t, int64(0), l.do("GET", base+"os_images/there", nil).record(t).ImageOffset, "and nothing happened")
+}
+
+// TestWhoChangedWhatIsWrittenDown: also what was refused, by whoever is known; nothing of who only reads.
+func TestWhoChangedWhatIsWrittenDown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.log")
+	l := newLab(t, inFolder(t), func(c *api.Config) { c.Audit = audit.NewLog(file, c.Log) })
+	content := []byte("content")
+	require.Equal(t, http.StatusCreated, l.announce("binary_images", sample("tool", len(content), nil)).status)
+	require.Equal(t, http.StatusNoContent, l.patch(base+"binary_images/tool", 0, content).status)
+	for _, token := range []string{"", "wrong", "reader"} {
+		l.token = token
+		assert.NotEqual(t, http.StatusNoContent, l.do("DELETE", base+"binary_images/tool", nil).status, token)
+		l.do("GET", base+"binary_images/tool", nil)
+	}
+	l.token = "admin"
+	require.Equal(t, http.StatusNoContent, l.do("DELETE", base+"binary_images/tool", nil).status)
+	require.Equal(t, http.StatusNotFound, l.do("DELETE", base+"binary_images/tool", nil).status)
+
+	var said []string
+	entries, err := audit.Read([]string{file}, time.Time{})
+	require.NoError(t, err)
+	for _, e := range entries {
+		assert.Equal(t, "127.0.0.1", e.From)
+		said = append(said, fmt.Sprintf("%s %s %s %d", e.User, e.Verb, e.Object, e.Code))
+	}
+	const tool = " alpha/binary_images.artifact.firstlight.dev/tool "
+	assert.Equal(t, []string{
+		"admin create" + tool + "201", "admin patch" + tool + "204", "reader delete" + tool + "403",
+		"admin delete" + tool + "204", "admin delete" + tool + "404",
+	}, said)
 }
 
 func TestDocumentIsWholeJSON(t *testing.T) {

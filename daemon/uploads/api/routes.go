@@ -3,10 +3,13 @@ package api
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
+	"time"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/uploads/api/access"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
 )
@@ -246,8 +249,7 @@ func (a *Agent) serve(rt route) http.Handler {
 		})
 	}
 	return a.authenticate(func(w http.ResponseWriter, r *http.Request, u access.User) error {
-		c := call{user: u, blobs: a.blobs.Load()}
-		wants := access.Request{Verb: rt.verb, Path: rt.path}
+		c, received := call{user: u, blobs: a.blobs.Load()}, time.Now()
 		if strings.HasPrefix(rt.path, artifact.Base) {
 			c.Key = artifact.Key{
 				Collection: artifact.Collection(r.PathValue("collection")),
@@ -255,38 +257,67 @@ func (a *Agent) serve(rt route) http.Handler {
 				Cluster:    r.PathValue("clustername"),
 				Name:       r.PathValue("imgname"),
 			}
-			if err := checkPath(c.Key, rt.path == collectionPath); err != nil {
-				return err
-			}
-			wants = access.Request{
-				Verb:      rt.verb,
-				Group:     artifact.Group,
-				Resource:  string(c.Collection),
-				Namespace: c.Owner,
-				Name:      c.Name,
-			}
 		}
 
-		if rt.verb != "" {
-			if err := a.authorize(r, u, wants); err != nil {
-				return err
-			}
-		}
-
-		if c.blobs == nil && strings.HasPrefix(rt.path, artifact.Base) {
-			return newProblem(http.StatusServiceUnavailable, "the store is still being read; try again")
-		}
-
-		err := rt.handle(a, w, r, c)
+		err := a.serveCall(rt, w, r, c)
 		if rt.method != "GET" && rt.method != "HEAD" {
-			status := "done"
-			if err != nil {
-				status = problemOf(err).Detail
-			}
-			a.Log.Info(rt.id, "path", r.URL.Path, "made", w.Header().Get("Location"), "user", u.Name, "result", status)
+			a.recordChange(rt, w, r, c, received, err)
 		}
 
 		return err
+	})
+}
+
+// serveCall answers one request of a user, if it is allowed.
+func (a *Agent) serveCall(rt route, w http.ResponseWriter, r *http.Request, c call) error {
+	wants := access.Request{Verb: rt.verb, Path: rt.path}
+	if strings.HasPrefix(rt.path, artifact.Base) {
+		if err := checkPath(c.Key, rt.path == collectionPath); err != nil {
+			return err
+		}
+		wants = access.Request{
+			Verb:      rt.verb,
+			Group:     artifact.Group,
+			Resource:  string(c.Collection),
+			Namespace: c.Owner,
+			Name:      c.Name,
+		}
+	}
+
+	if rt.verb != "" {
+		if err := a.authorize(r, c.user, wants); err != nil {
+			return err
+		}
+	}
+
+	if c.blobs == nil && strings.HasPrefix(rt.path, artifact.Base) {
+		return newProblem(http.StatusServiceUnavailable, "the store is still being read; try again")
+	}
+
+	return rt.handle(a, w, r, c)
+}
+
+// recordChange writes down who changed what, or was not let to.
+func (a *Agent) recordChange(rt route, w http.ResponseWriter, r *http.Request, c call, received time.Time, err error) {
+	code, reason, status := rt.success[0].status, "", "done"
+	if err != nil {
+		p := problemOf(err)
+		code, reason, status = p.Status, p.Detail, p.Detail
+	}
+
+	a.Log.Info(rt.id, "path", r.URL.Path, "made", w.Header().Get("Location"), "user", c.user.Name, "result", status)
+	if made := w.Header().Get("Location"); made != "" {
+		c.Name, _ = url.PathUnescape(path.Base(made)) // which the path of the request does not name
+	}
+
+	a.Audit.Add(audit.Request{
+		HTTP:     r,
+		Received: received,
+		User:     c.user.Name,
+		Verb:     rt.verb,
+		Object:   audit.NewArtifact(c.Key),
+		Code:     code,
+		Reason:   reason,
 	})
 }
 

@@ -224,7 +224,11 @@ func (s *Server) deleteObjects(w http.ResponseWriter, r *http.Request, c call) e
 		Error   []refused
 	}{}
 	for _, o := range wanted.Object {
+		received := s.Now()
 		err := s.removeOne(r, c, o.Key)
+		named := c
+		named.Key, _ = parseKey(c.Collection, o.Key) // if it is none, that is why it was refused
+		s.recordChange(r, named, "DeleteObject", received, err)
 		switch {
 		case err != nil:
 			f := failureOf(err)

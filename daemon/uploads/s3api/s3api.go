@@ -5,6 +5,7 @@
 package s3api
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/uploads/api/access"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
 	"firstlight.dev/firstlight/pxe/limit"
@@ -37,6 +39,7 @@ type Config struct {
 	Parts      *Parts
 	Now        func() time.Time // nil is time.Now
 	Log        *slog.Logger
+	Audit      *audit.Log // who changed what; nil: nobody wants to know
 }
 
 // Server serves S3.
@@ -107,17 +110,33 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
+	received := s.Now()
 	c, err := parseCall(r)
-	if err != nil {
-		return err
-	}
-
 	c.key, c.body = key, body
-	if c.store = s.Store(); c.store == nil {
-		return newFailure(http.StatusServiceUnavailable, "ServiceUnavailable", "the store is still being read; try again")
+	if c.store = s.Store(); err == nil && c.store == nil {
+		err = newFailure(http.StatusServiceUnavailable, "ServiceUnavailable", "the store is still being read; try again")
+	}
+	if err == nil {
+		err = c.operation.handle(s, w, r, c)
 	}
 
-	return c.operation.handle(s, w, r, c)
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		s.recordChange(r, c, cmp.Or(c.operation.name, r.Method), received, err)
+	}
+	return err
+}
+
+// recordChange writes down who changed what, or was not let to.
+func (s *Server) recordChange(r *http.Request, c call, operation string, received time.Time, err error) {
+	change := audit.Request{
+		HTTP: r, Received: received, User: c.key.User.Name, Verb: operation, Object: audit.NewArtifact(c.Key),
+		Code: http.StatusOK,
+	}
+	if err != nil {
+		f := failureOf(err)
+		change.Code, change.Reason = f.status, f.Message
+	}
+	s.Audit.Add(change)
 }
 
 // authorize asks whether a key's account may do something with an owner's artifacts.

@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/uploads/api/access"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
 	"firstlight.dev/firstlight/daemon/uploads/s3api"
@@ -116,7 +117,8 @@ func (l *lab) start() {
 			user("alpha"): {"alpha": "create get list update patch delete", "shared": "get list"},
 			user("gamma"): {"gamma": "create get list update patch delete"},
 		},
-		Log: slog.New(slog.DiscardHandler),
+		Log:   slog.New(slog.DiscardHandler),
+		Audit: audit.NewLog(l.auditLog(), slog.New(slog.DiscardHandler)),
 	})
 	ctx, cancel := context.WithCancel(l.t.Context())
 	ended, ready := make(chan error, 1), make(chan net.Addr, 1)
@@ -124,6 +126,9 @@ func (l *lab) start() {
 	l.url = (<-ready).String()
 	l.stop = func() { cancel(); assert.NoError(l.t, <-ended) }
 }
+
+// auditLog is the file that says who changed what.
+func (l *lab) auditLog() string { return filepath.Join(l.dir, "audit.log") }
 
 // as is a client of somebody's: minio-go, which ICN's own program used.
 func (l *lab) as(id, secret string) *minio.Client {
@@ -301,6 +306,25 @@ func TestWhoMayWhat(t *testing.T) {
 	l.keys.revoke("KEYALPHA")
 	_, err = get(l, l.alpha(), "alpha/beta/x", minio.GetObjectOptions{})
 	assert.Equal(t, "InvalidAccessKeyId", code(err))
+
+	var said []string
+	entries, err := audit.Read([]string{l.auditLog()}, time.Time{})
+	require.NoError(t, err)
+	for _, e := range entries {
+		who := strings.TrimPrefix(e.User, "system:serviceaccount:")
+		said = append(said, fmt.Sprintf("%s %s %s %d", who, e.Verb, e.Object, e.Code))
+	}
+	assert.Equal(t, []string{
+		"alpha:uploader PutObject gamma/binary_images.artifact.firstlight.dev/x 403",
+		"alpha:uploader PutObject shared/binary_images.artifact.firstlight.dev/x 403",
+		"alpha:uploader PutObject /binary/x 400",
+		"alpha:uploader PutObject alpha/binary_images.artifact.firstlight.dev/gamma/x 400",
+		"gamma:uploader PutObject gamma/binary_images.artifact.firstlight.dev/theirs 200",
+		"alpha:uploader DeleteObject gamma/binary_images.artifact.firstlight.dev/theirs 403",
+		"alpha:uploader DeleteObjects binary_images.artifact.firstlight.dev 200",
+		"alpha:uploader DeleteObject gamma/binary_images.artifact.firstlight.dev/theirs 403",
+		"alpha:uploader PutObject alpha/binary_images.artifact.firstlight.dev/x 200",
+	}, said, "who changed what, or was not let to; strangers are not on it, nor is who reads")
 }
 
 func objects(names ...string) <-chan minio.ObjectInfo {

@@ -119,6 +119,7 @@ func makeFolders(dir string, user int) error {
 		artifact.PackagesDir,
 		artifact.DigestsDir,
 		artifact.BundlesDir,
+		artifact.AuditDir,
 	} {
 		err := root.MkdirAll(d, 0o750)
 		if err == nil {
