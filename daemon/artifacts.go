@@ -56,11 +56,11 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	addr, network := a.metal.Site().Networks.Provisioning.Address, a.metal.Site().Appliance.ServiceCIDR
 	service, s3 := serviceAddr(network, serving.ServiceHost), serviceAddr(network, serving.S3Host)
 	names := ca.Names{
-		CommonName: "artifacts",
-		DNS:        append([]string{"localhost"}, serving.ServiceNames()...),
-		Addrs:      append(hostAddrs(a.addresses()), addr, service, s3, loopback),
+		Of:    "artifacts",
+		DNS:   append([]string{"localhost"}, serving.ServiceNames()...),
+		Addrs: append(hostAddrs(a.addresses()), addr, service, s3, loopback),
 	}
-	if name := a.hostname(); name != "" {
+	if name := a.hostname(); name != "" && authority.Permits(name) {
 		names.DNS = append(names.DNS, name)
 	}
 
@@ -69,7 +69,7 @@ func (a *artifacts) pod() (serving.Pod, error) {
 		return serving.Pod{}, err
 	}
 
-	writer, _, err := authority.Issue(registry.Writer, ca.Names{CommonName: registry.Writer})
+	writer, _, err := authority.Issue(registry.Writer, ca.Names{Of: registry.Writer, Client: true})
 	if err != nil {
 		return serving.Pod{}, err
 	}

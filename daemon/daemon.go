@@ -96,6 +96,7 @@ func New(log *slog.Logger) *Daemon {
 	d.firewall = &firewall.Firewall{Site: d.host.Site}
 	d.finder = d.newFinder()
 	secrets := vault.New(d.host.MachineID)
+	secrets.Names = func() []string { return authorityNames(d.host.Hostname()) }
 	d.wireMetal(secrets)
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()

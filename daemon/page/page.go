@@ -135,7 +135,7 @@ func (s *Server) issue(addrs []netip.Addr) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 
-	pair, _, err := authority.Issue(Name, ca.Names{CommonName: Name, Addrs: addrs})
+	pair, _, err := authority.Issue(Name, ca.Names{Of: Name, Addrs: addrs, Browsers: true})
 	if err != nil {
 		return tls.Certificate{}, err
 	}

@@ -19,6 +19,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
@@ -31,6 +33,7 @@ const (
 	rootValidity = 30 * 365 * 24 * time.Hour
 	leafValidity = 365 * 24 * time.Hour
 	renewLeft    = leafValidity / 3 // a leaf with less than this left is replaced
+	browsersLate = 365 * 24 * time.Hour
 )
 
 // notBefore is the start of every certificate: older than any firmware's default clock
@@ -50,11 +53,15 @@ type Authority struct {
 // either no authority or a whole one. A certificate that does not belong to its key is an
 // error: something else wrote there, and replacing it would cut off every node that
 // trusts it.
-func Open(dir string, now func() time.Time) (*Authority, error) {
+//
+// An authority that is minted signs for addresses, and for the DNS names permitted and those below them, and no one
+// takes its certificates for others (RFC 5280, 4.2.1.10); for any name, if none is given. One that is there stays as it
+// is.
+func Open(dir string, now func() time.Time, permitted ...string) (*Authority, error) {
 	a := &Authority{dir: dir, now: now}
 	certPEM, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return a, a.mint()
+		return a, a.mint(permitted)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read certificate authority: %w", err)
@@ -81,17 +88,55 @@ func (a *Authority) Pool() *x509.CertPool {
 	return p
 }
 
-// Names are what a certificate is valid for.
+// Permits reports whether the authority may sign for a DNS name.
+func (a *Authority) Permits(name string) bool {
+	permitted := a.cert.PermittedDNSDomains
+	return len(permitted) == 0 || slices.ContainsFunc(permitted, func(domain string) bool {
+		return name == domain || strings.HasSuffix(name, "."+domain)
+	})
+}
+
+// Names are what a certificate is valid for: a server's, for its DNS names and addresses, or a client's, who has none.
 type Names struct {
-	CommonName string
-	DNS        []string
-	Addrs      []netip.Addr
+	Of    string // what has it: the user that a client is; a server is called so, and known by the names below alone
+	DNS   []string
+	Addrs []netip.Addr
+
+	Client bool
+	// Browsers says that people's browsers check it. Those of Apple take none that is valid for more than 825 days, so it
+	// begins a year ago, and not long before any clock.
+	Browsers bool
+}
+
+// subject is a server's unit or a client's common name. A server has no common name: GnuTLS takes one for a DNS name,
+// and holds it to the authority's constraints.
+func (n Names) subject() pkix.Name {
+	if n.Client {
+		return pkix.Name{CommonName: n.Of}
+	}
+	return pkix.Name{Organization: []string{"Firstlight appliance"}, OrganizationalUnit: []string{n.Of}}
+}
+
+// usage is what the certificate may be shown for.
+func (n Names) usage() []x509.ExtKeyUsage {
+	if n.Client {
+		return []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	}
+	return []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+}
+
+// begin is when the certificate becomes valid, if it is made now.
+func (n Names) begin(now time.Time) time.Time {
+	if n.Browsers {
+		return laterOf(now.Add(-browsersLate), notBefore)
+	}
+	return notBefore
 }
 
 // Pair is a certificate and its key, both PEM.
 type Pair struct{ Cert, Key []byte }
 
-// Issue returns a pair for a server (and client) with these names. What lies in dir as
+// Issue returns a pair with these names. What lies in dir as
 // FILE.crt and FILE.key is returned as it is while it has these names, belongs to this
 // root and a third of its life is left; otherwise a new pair takes its place. fresh tells
 // which: who serves it must then read it again.
@@ -118,7 +163,8 @@ func (a *Authority) Issue(file string, n Names) (pair Pair, fresh bool, err erro
 // isValidFor tells whether a pair read from disk can be used for n.
 func (a *Authority) isValidFor(p Pair, n Names) bool {
 	cert, _, err := parsePair(p.Cert, p.Key)
-	if err != nil || cert.CheckSignatureFrom(a.cert) != nil || cert.Subject.CommonName != n.CommonName {
+	if err != nil || cert.CheckSignatureFrom(a.cert) != nil || cert.Subject.String() != n.subject().String() ||
+		!slices.Equal(cert.ExtKeyUsage, n.usage()) {
 		return false
 	}
 
@@ -134,11 +180,16 @@ func (a *Authority) isValidFor(p Pair, n Names) bool {
 		}
 	}
 
+	// One for browsers that was made while the clock was ahead, or by an earlier version, is of no use to them.
+	if n.Browsers && (cert.NotBefore.After(a.now()) || cert.NotAfter.Sub(cert.NotBefore) > leafValidity+browsersLate) {
+		return false
+	}
+
 	// A clock set back must not make every certificate look forged: only the end counts.
 	return cert.NotAfter.Sub(a.now()) > renewLeft
 }
 
-func (a *Authority) mint() error {
+func (a *Authority) mint(permitted []string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("mint key of certificate authority: %w", err)
@@ -153,6 +204,9 @@ func (a *Authority) mint() error {
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		MaxPathLenZero:        true,
+
+		PermittedDNSDomains:         permitted,
+		PermittedDNSDomainsCritical: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -179,6 +233,12 @@ func (a *Authority) mint() error {
 
 // Sign returns a new pair, which is kept nowhere.
 func (a *Authority) Sign(n Names) (Pair, error) {
+	for _, name := range n.DNS {
+		if !a.Permits(name) {
+			return Pair{}, fmt.Errorf("the authority may not sign for %s, and nobody would take it", name)
+		}
+	}
+
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, err
@@ -186,12 +246,14 @@ func (a *Authority) Sign(n Names) (Pair, error) {
 
 	template := &x509.Certificate{
 		SerialNumber: serial(),
-		Subject:      pkix.Name{CommonName: n.CommonName},
-		NotBefore:    notBefore,
+		Subject:      n.subject(),
+		NotBefore:    n.begin(a.now()),
 		NotAfter:     laterOf(a.now(), notBefore).Add(leafValidity),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage:  n.usage(),
 		DNSNames:     n.DNS,
+
+		BasicConstraintsValid: true, // of no authority
 	}
 	for _, addr := range n.Addrs {
 		template.IPAddresses = append(template.IPAddresses, addr.AsSlice())

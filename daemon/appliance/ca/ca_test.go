@@ -18,7 +18,7 @@ var day = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 func at(t time.Time) func() time.Time { return func() time.Time { return t } }
 
 func ironic() Names {
-	return Names{CommonName: "ironic", DNS: []string{"ironic.metal3"}, Addrs: []netip.Addr{netip.MustParseAddr("172.22.0.1")}}
+	return Names{Of: "ironic", DNS: []string{"ironic.metal3"}, Addrs: []netip.Addr{netip.MustParseAddr("172.22.0.1")}}
 }
 
 func TestAuthorityIsMintedOnceAndKept(t *testing.T) {

@@ -31,6 +31,8 @@ func Secrets() []Secret {
 	return []Secret{
 		{Name: "authority", Owner: "appliance", Files: []string{data + "/ca/ca.key"}, Away: true,
 			Used: "signs the certificates of all that the appliance serves by TLS; ramdisks trust it, and containerd of nodes for the registry", Rotated: never},
+		{Name: "authority for BMCs", Owner: "appliance", Files: []string{data + "/ca/bmc/ca.key"}, Away: true,
+			Used: "signs what Ironic is shown in place of BMCs' certificates; Ironic alone trusts it", Rotated: "remove its folder, systemctl restart firstlightd"},
 		{Name: "certificates", Owner: "appliance", Files: []string{data + "/ca/*.key", "/run/firstlight/registry/server.pem"}, Away: true,
 			Objects: []string{"metal3/ironic-tls", "metal3/operator-ironic-ca", "metal3/operator-webhook-cert",
 				"metal3/*-webhook-service-cert", "artifacts/*",

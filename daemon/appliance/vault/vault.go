@@ -14,18 +14,23 @@ import (
 const SecretDir = stick.DataDir + "/secret"
 
 const (
-	authorityDir = stick.DataDir + "/ca"
-	sshDir       = stick.DataDir + "/ssh"
+	authorityDir    = stick.DataDir + "/ca"
+	bmcAuthorityDir = authorityDir + "/bmc"
+	sshDir          = stick.DataDir + "/ssh"
 )
 
 // Vault opens secrets, and mints those that are not there.
 type Vault struct {
 	Keys *Keys
 
+	// Names are the DNS names that the authority is to sign for, with those below them, asked when it is minted; nil: any.
+	Names func() []string
+
 	salt func() string // of password hashes: the same on one appliance for good
 
 	mu        sync.Mutex
 	authority *ca.Authority
+	forBMCs   *ca.Authority
 	hashes    map[string]string // of passwords; a hash costs a tenth of a second
 }
 
@@ -39,7 +44,11 @@ func (v *Vault) Authority() (*ca.Authority, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.authority == nil {
-		a, err := ca.Open(authorityDir, time.Now)
+		var names []string
+		if v.Names != nil {
+			names = v.Names()
+		}
+		a, err := ca.Open(authorityDir, time.Now, names...)
 		if err != nil {
 			return nil, err
 		}
@@ -47,6 +56,22 @@ func (v *Vault) Authority() (*ca.Authority, error) {
 	}
 
 	return v.authority, nil
+}
+
+// BMCAuthority signs what Ironic is shown in place of BMCs' certificates, for whatever names BMCs have. Ironic alone
+// trusts it.
+func (v *Vault) BMCAuthority() (*ca.Authority, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.forBMCs == nil {
+		a, err := ca.Open(bmcAuthorityDir, time.Now)
+		if err != nil {
+			return nil, err
+		}
+		v.forBMCs = a
+	}
+
+	return v.forBMCs, nil
 }
 
 // PasswordHash returns the crypt(5) hash of a password, the same one every time.

@@ -96,5 +96,5 @@ func (p Provider) image() string {
 // names are what the certificate of the webhook is valid for.
 func (p Provider) names() ca.Names {
 	host := p.service() + "." + p.Namespace + ".svc"
-	return ca.Names{CommonName: host, DNS: []string{host, host + ".cluster.local"}}
+	return ca.Names{Of: host, DNS: []string{host, host + ".cluster.local"}}
 }

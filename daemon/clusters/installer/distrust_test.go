@@ -39,7 +39,7 @@ func newDebian(t *testing.T) debian {
 	sign := func(name string) (*ca.Authority, string) {
 		a, err := ca.Open(filepath.Join(dir, name), time.Now)
 		require.NoError(t, err)
-		pair, err := a.Sign(ca.Names{CommonName: name, Addrs: []netip.Addr{netip.MustParseAddr("172.22.0.1")}})
+		pair, err := a.Sign(ca.Names{Of: name, Addrs: []netip.Addr{netip.MustParseAddr("172.22.0.1")}})
 		require.NoError(t, err)
 		file := filepath.Join(dir, name+".pem")
 		require.NoError(t, os.WriteFile(file, pair.Cert, 0o644))

@@ -29,8 +29,8 @@ const (
 )
 
 // Forwarder is the proxy by which Ironic speaks to BMCs with TLS (CONNECT, RFC 9110, 9.3.6). It checks the certificate
-// of a BMC in the connection that the password then goes through, and shows Ironic one of the appliance's authority,
-// the only one that Ironic trusts. What goes to other machines it passes on as it is.
+// of a BMC in the connection that the password then goes through, and shows Ironic one of an authority that Ironic alone
+// trusts, and no BMC's own. What goes to other machines it passes on as it is.
 type Forwarder struct {
 	Pins *Pins
 	Log  *slog.Logger

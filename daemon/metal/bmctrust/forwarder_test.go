@@ -223,7 +223,7 @@ func TestTheLibraryOfIronic(t *testing.T) {
 		return &b, nil
 	})
 	i.forwarder.Certificate = func(host string) (tls.Certificate, error) {
-		pair, err := authority.Sign(ca.Names{CommonName: "BMC forwarder", Addrs: []netip.Addr{netip.MustParseAddr(host)}})
+		pair, err := authority.Sign(ca.Names{Of: "BMC forwarder", Addrs: []netip.Addr{netip.MustParseAddr(host)}})
 		require.NoError(t, err)
 		return tls.X509KeyPair(pair.Cert, pair.Key)
 	}

@@ -25,7 +25,7 @@ type Pod struct {
 	Config      Config
 	Credentials Credentials
 	Cert, Key   []byte // of the API, PEM
-	CA          []byte // root that signed Cert, PEM
+	CA          []byte // roots that signed Cert and what the forwarder shows, PEM
 	StateDir    string // on the appliance: database, on DATA
 	FilesDir    string // on the appliance: what package pxe serves and the conductor writes
 }

@@ -80,7 +80,7 @@ func (t *teller) tell(now time.Time) error {
 			return err
 		}
 
-		pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: Addrs(addrs)})
+		pair, _, err := authority.Issue("registry", ca.Names{Of: "registry", Addrs: Addrs(addrs)})
 		if err != nil {
 			return err
 		}

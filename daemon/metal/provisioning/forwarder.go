@@ -81,12 +81,12 @@ func isAgent(endpoint string, s *site.Site) bool {
 
 // forwarderCertificate is shown to Ironic in place of a BMC's. It is for this connection, and on no disk.
 func (p *Provisioner) forwarderCertificate(host string) (tls.Certificate, error) {
-	authority, err := p.Vault.Authority()
+	authority, err := p.Vault.BMCAuthority()
 	if err != nil {
 		return tls.Certificate{}, err
 	}
 
-	names := ca.Names{CommonName: "BMC forwarder"}
+	names := ca.Names{Of: "BMC forwarder"}
 	if addr, err := netip.ParseAddr(host); err == nil {
 		names.Addrs = []netip.Addr{addr}
 	} else {

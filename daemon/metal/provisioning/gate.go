@@ -143,7 +143,7 @@ func (p *Provisioner) gateCertificate(addr netip.Addr) (tls.Certificate, error) 
 		return tls.Certificate{}, err
 	}
 
-	names := ca.Names{CommonName: "agentgate", Addrs: []netip.Addr{addr}}
+	names := ca.Names{Of: "agentgate", Addrs: []netip.Addr{addr}}
 	pair, _, err := authority.Issue("agentgate", names)
 	if err != nil {
 		return tls.Certificate{}, err

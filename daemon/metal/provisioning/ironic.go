@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"firstlight.dev/firstlight/assets"
@@ -42,8 +43,13 @@ func (p *Provisioner) pod() (ironic.Pod, error) {
 		return ironic.Pod{}, err
 	}
 
+	forBMCs, err := p.Vault.BMCAuthority()
+	if err != nil {
+		return ironic.Pod{}, err
+	}
+
 	conf := p.ironic()
-	pair, _, err := authority.Issue("ironic", ca.Names{CommonName: "ironic", Addrs: []netip.Addr{ironic.Loopback()}})
+	pair, _, err := authority.Issue("ironic", ca.Names{Of: "ironic", Addrs: []netip.Addr{ironic.Loopback()}})
 	if err != nil {
 		return ironic.Pod{}, err
 	}
@@ -60,7 +66,7 @@ func (p *Provisioner) pod() (ironic.Pod, error) {
 		Credentials: credentials,
 		Cert:        pair.Cert,
 		Key:         pair.Key,
-		CA:          authority.PEM(),
+		CA:          slices.Concat(authority.PEM(), forBMCs.PEM()),
 		StateDir:    ironicState,
 		FilesDir:    netboot.HTTPRoot,
 	}, nil

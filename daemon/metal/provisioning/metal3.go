@@ -52,7 +52,7 @@ func (p *Provisioner) operator() (metal3.Operator, error) {
 		return metal3.Operator{}, err
 	}
 
-	names := ca.Names{CommonName: metal3.WebhookService, DNS: metal3.WebhookNames()}
+	names := ca.Names{Of: metal3.WebhookService, DNS: metal3.WebhookNames()}
 	hook, _, err := authority.Issue("operator-webhook", names)
 	if err != nil {
 		return metal3.Operator{}, err

@@ -101,7 +101,7 @@ func newAuthority(t *testing.T) authority {
 
 // certificate has a common name and maybe addresses.
 func (a authority) certificate(commonName string, addrs ...netip.Addr) tls.Certificate {
-	pair, _, err := a.Issue(commonName, ca.Names{CommonName: commonName, Addrs: addrs})
+	pair, _, err := a.Issue(commonName, ca.Names{Of: commonName, Addrs: addrs, Client: len(addrs) == 0})
 	require.NoError(a.t, err)
 	c, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	require.NoError(a.t, err)

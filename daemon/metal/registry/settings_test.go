@@ -19,7 +19,7 @@ import (
 // settingsOf are settings for one address, with a certificate that an authority signed.
 func settingsOf(t *testing.T, a authority, prefix string) Settings {
 	p := netip.MustParsePrefix(prefix)
-	pair, err := a.Sign(ca.Names{CommonName: "registry", Addrs: []netip.Addr{p.Addr()}})
+	pair, err := a.Sign(ca.Names{Of: "registry", Addrs: []netip.Addr{p.Addr()}})
 	require.NoError(t, err)
 	return Settings{
 		Addrs:     []netip.Prefix{p},

@@ -106,7 +106,7 @@ func newLab(t testing.TB, c place, change func(*api.Config)) *lab {
 	dir := t.TempDir()
 	authority, err := ca.Open(filepath.Join(dir, "pki"), time.Now)
 	require.NoError(t, err)
-	_, _, err = authority.Issue("artifacts", ca.Names{CommonName: "artifacts", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
+	_, _, err = authority.Issue("artifacts", ca.Names{Of: "artifacts", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
 	require.NoError(t, err)
 	at := func(name string) string { return filepath.Join(dir, "pki", name) }
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))

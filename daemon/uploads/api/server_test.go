@@ -59,7 +59,7 @@ func TestTLS(t *testing.T) {
 	ask := func(by *ca.Authority, name string) (int, error) {
 		c := &tls.Config{RootCAs: authority.Pool()}
 		if by != nil {
-			pair, _, err := by.Issue(name, ca.Names{CommonName: name})
+			pair, _, err := by.Issue(name, ca.Names{Of: name, Client: true})
 			require.NoError(t, err)
 			own, err := tls.X509KeyPair(pair.Cert, pair.Key)
 			require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestTLS(t *testing.T) {
 	}
 	before := serial()
 	require.NoError(t, os.Remove(l.config.TLS.Cert))
-	_, fresh, err := authority.Issue("artifacts", ca.Names{CommonName: "artifacts", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
+	_, fresh, err := authority.Issue("artifacts", ca.Names{Of: "artifacts", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
 	require.NoError(t, err)
 	require.True(t, fresh)
 	assert.Eventually(t, func() bool { return serial() != before }, time.Minute, 100*time.Millisecond)

@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string) error {
 		Log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Public:  map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
 		Certificate: func() (tls.Certificate, error) {
-			pair, _, err := authority.Issue("registry", ca.Names{CommonName: "registry", Addrs: addrs})
+			pair, _, err := authority.Issue("registry", ca.Names{Of: "registry", Addrs: addrs})
 			if err != nil {
 				return tls.Certificate{}, err
 			}
