@@ -97,7 +97,7 @@ client_socket_timeout = 120
 state_path = {{.StateDir}}
 pybasedir = /usr/lib/python3/dist-packages/ironic
 enabled_hardware_types = ipmi,redfish
-# Of images. For BMCs the appliance's own authority counts: see REQUESTS_CA_BUNDLE of the pod.
+# Of images. For BMCs an authority of the appliance's counts: see REQUESTS_CA_BUNDLE of the pod.
 webserver_verify_ca = /etc/ssl/certs/ca-certificates.crt
 enabled_bios_interfaces = no-bios
 enabled_boot_interfaces = ipxe
