@@ -48,7 +48,7 @@ func scrape(t *testing.T) string {
 	dir := t.TempDir()
 	authority, err := ca.Open(dir, time.Now)
 	require.NoError(t, err)
-	_, _, err = authority.Issue("page", ca.Names{CommonName: "page"})
+	_, _, err = authority.Issue("page", ca.Names{Of: "page"})
 	require.NoError(t, err)
 
 	w := httptest.NewRecorder()

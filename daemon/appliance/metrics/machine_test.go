@@ -76,7 +76,7 @@ func TestWhenACertificateEnds(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := ca.Open(dir, time.Now)
 	require.NoError(t, err)
-	_, _, err = authority.Issue("page", ca.Names{CommonName: "page"})
+	_, _, err = authority.Issue("page", ca.Names{Of: "page"})
 	require.NoError(t, err)
 	m := MachineCollector{Data: dir, Proc: dir, Certificates: []string{dir + "/*.crt"}}
 	end, ok := value(t, m, "firstlight_certificate_expiry_timestamp_seconds", dir+"/page.crt")
