@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -342,23 +341,4 @@ func (r *NodeUpdates) finalizeUpdate(ctx context.Context, u *nodeUpdate) (reconc
 
 func silentSentence(cluster string, err error) string {
 	return fmt.Sprintf("the API of cluster %s does not answer: %v; nodes stay as they are until it does", cluster, err)
-}
-
-// affectedNodeUpdates are those of the cluster whose Provisioning changed.
-func (r *NodeUpdates) affectedNodeUpdates(ctx context.Context, o client.Object) []reconcile.Request {
-	cluster := v1alpha1.ClusterOf(o)
-	var all v1alpha1.NodeUpdateList
-	if err := r.Client.List(ctx, &all, client.InNamespace(o.GetNamespace())); err != nil {
-		return nil
-	}
-
-	var out []reconcile.Request
-	for i := range all.Items {
-		if u := &all.Items[i]; v1alpha1.ClusterOf(u) == cluster {
-			out = append(
-				out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: u.Namespace, Name: u.Name}},
-			)
-		}
-	}
-	return out
 }

@@ -149,7 +149,7 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	err = builder.ControllerManagedBy(m).Named("software").
 		For(&v1alpha1.Software{}, builder.WithPredicates(ignoreOwnWrites())).
 		Watches(
-			&v1alpha1.Provisioning{}, handler.EnqueueRequestsFromMapFunc(s.affectedSoftwares),
+			&v1alpha1.Provisioning{}, handler.EnqueueRequestsFromMapFunc(mapToCluster(s.Client, &v1alpha1.SoftwareList{})),
 			builder.WithPredicates(nodesChanged()),
 		).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).Complete(s)
@@ -168,7 +168,7 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	err = builder.ControllerManagedBy(m).Named("nodeupdate").
 		For(&v1alpha1.NodeUpdate{}, builder.WithPredicates(ignoreOwnWrites())).
 		Watches(
-			&v1alpha1.Provisioning{}, handler.EnqueueRequestsFromMapFunc(u.affectedNodeUpdates),
+			&v1alpha1.Provisioning{}, handler.EnqueueRequestsFromMapFunc(mapToCluster(u.Client, &v1alpha1.NodeUpdateList{})),
 			builder.WithPredicates(nodesChanged()),
 		).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).Complete(u)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -342,24 +341,4 @@ func (r *Softwares) updateStatus(ctx context.Context, sw *v1alpha1.Software, sta
 
 	r.Recorder.Eventf(sw, nil, kind, is.Reason, "Reconcile", "%s", truncateNote(is.Message))
 	return nil
-}
-
-// affectedSoftwares are the Softwares of the cluster whose Provisioning changed.
-func (r *Softwares) affectedSoftwares(ctx context.Context, o client.Object) []reconcile.Request {
-	cluster := v1alpha1.ClusterOf(o)
-	var all v1alpha1.SoftwareList
-	if err := r.Client.List(ctx, &all, client.InNamespace(o.GetNamespace())); err != nil {
-		return nil
-	}
-
-	var out []reconcile.Request
-	for i := range all.Items {
-		if s := &all.Items[i]; v1alpha1.ClusterOf(s) == cluster {
-			out = append(
-				out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: s.Name}},
-			)
-		}
-	}
-
-	return out
 }
