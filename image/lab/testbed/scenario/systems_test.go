@@ -39,12 +39,16 @@ func newSystems(t *testing.T, ctx context.Context, d *scenario.Scenario) *system
 	return &systems{Machines: m, t: t, ctx: ctx, d: d}
 }
 
+// longestWait ends a wait for what never comes, while the appliance can still say why.
+const longestWait = 25 * time.Minute
+
 // until waits for something while servers boot.
 func (s *systems) until(what string, holds func() bool) {
 	s.t.Helper()
 	began := time.Now()
 	for ; !holds(); time.Sleep(time.Second) {
 		require.NoError(s.t, s.ctx.Err(), what)
+		require.Less(s.t, time.Since(began), longestWait, what)
 		require.NoError(s.t, s.Follow(s.ctx), what)
 	}
 	s.t.Logf("%s after %.0f s", what, time.Since(began).Seconds())
