@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,8 +31,8 @@ type resourceConfig struct {
 	DeviceType      string          `json:"deviceType"`
 	ExcludeTopology bool            `json:"excludeTopology"`
 	Selectors       json.RawMessage `json:"selectors"` // a selector, or a list of them
-	IsRdma          bool            `json:"isRdma"`    // as before release 3.1
-	AdditionalInfo  any             `json:"additionalInfo"`
+	IsRdma          bool            `json:"isRdma"`    // as before release 3.1: of all selectors
+	AdditionalInfo  Extra           `json:"additionalInfo"`
 }
 
 type selectorConfig struct {
@@ -42,13 +44,13 @@ type selectorConfig struct {
 	RootDevices  []string `json:"rootDevices"`
 	LinkTypes    []string `json:"linkTypes"`
 	NeedVhostNet bool     `json:"needVhostNet"`
+	ACPIIndexes  []string `json:"acpiIndexes"`
+	PKeys        []string `json:"pKeys"`
+	IsRdma       bool     `json:"isRdma"`
+	VDPAType     string   `json:"vdpaType"`
 
 	// What is not offered here.
-	IsRdma      bool     `json:"isRdma"`
 	DDPProfiles []string `json:"ddpProfiles"`
-	ACPIIndexes []string `json:"acpiIndexes"`
-	VDPAType    string   `json:"vdpaType"`
-	PKeys       []string `json:"pKeys"`
 	AuxTypes    []string `json:"auxTypes"`
 }
 
@@ -105,15 +107,32 @@ func parseResource(text []byte) (Resource, error) {
 			"digits, '-' and '_'")
 	case r.Classes == nil:
 		return r, fmt.Errorf("deviceType %q is neither netDevice nor accelerator", c.DeviceType)
-	case c.IsRdma:
-		return r, errRDMA
-	case c.AdditionalInfo != nil:
-		return r, errors.New("additionalInfo is not offered; remove it")
 	}
-	return parseSelectors(r, c.Selectors)
+	for _, address := range slices.Sorted(maps.Keys(c.AdditionalInfo)) {
+		if address != "*" && !pciAddress.MatchString(address) {
+			return r, fmt.Errorf("additionalInfo: %q is no address; write 0000:3b:02.0, or * for all", address)
+		}
+	}
+	r.Extra = c.AdditionalInfo
+
+	r, err = parseSelectors(r, c.Selectors)
+	if err == nil && c.IsRdma {
+		r = r.requireRDMA()
+	}
+	return r, err
 }
 
-var errRDMA = errors.New("isRdma is not offered: containers get no devices of RDMA; remove it")
+// requireRDMA has a resource select what has RDMA alone.
+func (r Resource) requireRDMA() Resource {
+	r.RDMA = true
+	if len(r.Selectors) == 0 {
+		r.Selectors = []Selector{{}}
+	}
+	for i := range r.Selectors {
+		r.Selectors[i].IsRDMA = true
+	}
+	return r
+}
 
 func parseSelectors(r Resource, text json.RawMessage) (Resource, error) {
 	text = bytes.TrimSpace(text)
@@ -141,36 +160,31 @@ func parseSelectors(r Resource, text json.RawMessage) (Resource, error) {
 		}
 		r.Selectors = append(r.Selectors, s)
 		r.VhostNet = r.VhostNet || c.NeedVhostNet
+		r.RDMA = r.RDMA || s.IsRDMA
+		r.VDPA = r.VDPA || s.VDPAType != ""
 	}
 	return r, nil
 }
 
 var (
+	number     = regexp.MustCompile(`^[0-9]+$`)
 	fourDigits = regexp.MustCompile(`^[0-9a-f]{4}$`)
 	pciAddress = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 )
 
 func parseSelector(c selectorConfig) (s Selector, err error) {
-	if c.IsRdma {
-		return s, errRDMA
-	}
-	for _, field := range []struct {
-		name    string
-		isThere bool
-	}{
-		{"ddpProfiles", len(c.DDPProfiles) > 0},
-		{"acpiIndexes", len(c.ACPIIndexes) > 0},
-		{"vdpaType", c.VDPAType != ""},
-		{"pKeys", len(c.PKeys) > 0},
-		{"auxTypes", len(c.AuxTypes) > 0},
-	} {
-		if field.isThere {
-			return s, fmt.Errorf("%s is not offered; select by vendors, devices, drivers, pciAddresses, pfNames, "+
-				"rootDevices or linkTypes", field.name)
-		}
+	switch {
+	case len(c.DDPProfiles) > 0:
+		return s, errors.New("ddpProfiles is not offered: profiles of devices are not read; remove it")
+	case len(c.AuxTypes) > 0:
+		return s, errors.New("auxTypes is not offered: subfunctions are not found; remove it")
+	case c.VDPAType != "" && c.VDPAType != "vhost" && c.VDPAType != "virtio":
+		return s, fmt.Errorf("vdpaType %q is neither vhost nor virtio", c.VDPAType)
+	case c.VDPAType != "" && c.IsRdma:
+		return s, errors.New("isRdma and vdpaType exclude each other; remove one of them")
 	}
 
-	s.Drivers, s.LinkTypes = c.Drivers, c.LinkTypes
+	s.Drivers, s.LinkTypes, s.IsRDMA, s.VDPAType = c.Drivers, c.LinkTypes, c.IsRdma, c.VDPAType
 	if s.Vendors, err = parseIdentifiers("vendors", c.Vendors, fourDigits, "8086"); err != nil {
 		return s, err
 	}
@@ -179,6 +193,16 @@ func parseSelector(c selectorConfig) (s Selector, err error) {
 	}
 	if s.Addresses, err = parseIdentifiers("pciAddresses", c.PCIAddresses, pciAddress, "0000:3b:02.0"); err != nil {
 		return s, err
+	}
+	if s.ACPIIndexes, err = parseIdentifiers("acpiIndexes", c.ACPIIndexes, number, "101"); err != nil {
+		return s, err
+	}
+	for _, text := range c.PKeys {
+		key, err := parsePKey(text)
+		if err != nil {
+			return s, fmt.Errorf("pKeys: %q cannot be; write it as 0x7fff", text)
+		}
+		s.PKeys = append(s.PKeys, key)
 	}
 	if s.PFNames, err = ParsePFSelectors("pfNames", c.PFNames); err != nil {
 		return s, err

@@ -8,8 +8,10 @@ package devices
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -23,16 +25,37 @@ type Resource struct {
 	Selectors       []Selector // one of them fits; none: any does
 	ExcludeTopology bool       // the kubelet is not told of NUMA nodes
 	VhostNet        bool       // containers get /dev/vhost-net and /dev/net/tun
+	RDMA            bool       // containers get the files of RDMA
+	VDPA            bool       // containers get the files of vhost's vDPA devices
+	Extra           Extra      // what containers are told besides
 	Numbered        string     // containers get each address in a variable of this name and a number, from 0; "": not
 }
 
 // String is what pods request.
 func (r Resource) String() string { return r.Prefix + "/" + r.Name }
 
+// Extra is upstream's additionalInfo: names and values by address. Those of "*" are of all addresses that do not have the
+// name themselves.
+type Extra map[string]map[string]string
+
+func (e Extra) of(address string) map[string]string {
+	all := maps.Clone(e["*"])
+	if all == nil {
+		return e[address]
+	}
+	maps.Copy(all, e[address])
+	return all
+}
+
 // Selector is a set of conditions, all of which hold. An empty one holds for all.
 type Selector struct {
-	Vendors, Devices, Drivers, Addresses, LinkTypes []string
-	PFNames, RootDevices                            []PFSelector
+	Vendors, Devices, Drivers, Addresses, LinkTypes, ACPIIndexes []string
+
+	PFNames, RootDevices []PFSelector
+
+	PKeys    []uint16
+	IsRDMA   bool   // it has RDMA
+	VDPAType string // "": whether it has a vDPA device or not
 }
 
 // PFSelector has a physical function, and which virtual ones of it.
@@ -60,7 +83,23 @@ func (s Selector) fits(f VirtualFunction) bool {
 	}
 	return hasOne(s.Vendors, f.Vendor) && hasOne(s.Devices, f.Device) && hasOne(s.Drivers, f.Driver) &&
 		hasOne(s.Addresses, f.Address) && hasOne(s.LinkTypes, f.LinkType) &&
-		anyPF(s.PFNames, f.PFNames...) && anyPF(s.RootDevices, f.PF)
+		hasOne(s.ACPIIndexes, f.ACPIIndex) &&
+		anyPF(s.PFNames, f.PFNames...) && anyPF(s.RootDevices, f.PF) &&
+		s.fitsPKey(f.PKey) && (!s.IsRDMA || len(f.RDMA) > 0) && (s.VDPAType == "" || s.VDPAType == f.VDPA.Type)
+}
+
+func (s Selector) fitsPKey(text string) bool {
+	if len(s.PKeys) == 0 {
+		return true
+	}
+	key, err := parsePKey(text)
+	return err == nil && slices.Contains(s.PKeys, key)
+}
+
+// parsePKey reads a partition key of InfiniBand, as 0x7fff.
+func parsePKey(text string) (uint16, error) {
+	n, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(text), "0x"), 16, 16)
+	return uint16(n), err
 }
 
 // Fits reports whether a virtual function is one of the resource.
@@ -114,10 +153,17 @@ const (
 
 // info is what the variable PCIDEVICE_…_INFO says of one address, as upstream's.
 type info struct {
+	Extra   map[string]string `json:"extra,omitempty"`
 	Generic struct {
 		DeviceID string `json:"deviceID"`
 	} `json:"generic"`
-	VFIO *vfioInfo `json:"vfio,omitempty"`
+	RDMA map[string]string `json:"rdma,omitempty"` // files by their names without a number, as uverbs
+	VDPA *vdpaInfo         `json:"vdpa,omitempty"`
+	VFIO *vfioInfo         `json:"vfio,omitempty"`
+}
+
+type vdpaInfo struct {
+	File string `json:"mount"`
 }
 
 type vfioInfo struct {
@@ -141,6 +187,19 @@ func (r Resource) allocate(functions []VirtualFunction) (*pluginapi.ContainerAll
 			i.VFIO = &vfioInfo{Group: path.Join(vfioDir, f.Group), Container: path.Join(vfioDir, "vfio")}
 			files = append(files, i.VFIO.Group, i.VFIO.Container)
 		}
+		if r.RDMA {
+			i.RDMA = map[string]string{}
+			for _, name := range f.RDMA {
+				file := path.Join(infinibandDir, name)
+				i.RDMA[strings.TrimRight(name, "0123456789")] = file
+				files = append(files, file)
+			}
+		}
+		if r.VDPA && f.VDPA.File != "" {
+			i.VDPA = &vdpaInfo{path.Join("/dev", f.VDPA.File)}
+			files = append(files, i.VDPA.File)
+		}
+		i.Extra = r.Extra.of(f.Address)
 		infos[f.Address] = i
 	}
 	if r.VhostNet {

@@ -84,6 +84,52 @@ func TestWhatAContainerGets(t *testing.T) {
 	assert.EqualError(t, err, "virtual function 0000:01:10.1 of intel.com/a has no IOMMU group; start the node with its IOMMU on")
 }
 
+func TestWhatAContainerGetsBesides(t *testing.T) {
+	rdma := VirtualFunction{Address: "0000:01:10.0", Driver: "mlx5_core", RDMA: []string{"issm2", "rdma_cm", "umad2", "uverbs2"}}
+	vhost := VirtualFunction{Address: "0000:01:10.1", Driver: "mlx5_core", VDPA: VDPA{Type: "vhost", File: "vhost-vdpa-4"}}
+	virtio := VirtualFunction{Address: "0000:01:10.2", Driver: "mlx5_core", VDPA: VDPA{Type: "virtio"}}
+	extra := Extra{"*": {"token": "t", "port": "any"}, "0000:01:10.0": {"port": "1"}}
+	for name, c := range map[string]struct {
+		resource Resource
+		has      VirtualFunction
+		info     string
+		files    []string
+	}{
+		"RDMA": {
+			Resource{RDMA: true}, rdma,
+			`{"generic": {"deviceID": "0000:01:10.0"}, "rdma": {"issm": "/dev/infiniband/issm2", "rdma_cm": "/dev/infiniband/rdma_cm",
+				"umad": "/dev/infiniband/umad2", "uverbs": "/dev/infiniband/uverbs2"}}`,
+			[]string{"/dev/infiniband/issm2", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad2", "/dev/infiniband/uverbs2"},
+		},
+		"RDMA that was not asked for": {Resource{}, rdma, `{"generic": {"deviceID": "0000:01:10.0"}}`, nil},
+		"vhost": {
+			Resource{VDPA: true}, vhost,
+			`{"generic": {"deviceID": "0000:01:10.1"}, "vdpa": {"mount": "/dev/vhost-vdpa-4"}}`, []string{"/dev/vhost-vdpa-4"},
+		},
+		"virtio, which is an interface": {Resource{VDPA: true}, virtio, `{"generic": {"deviceID": "0000:01:10.2"}}`, nil},
+		"what is said of all": {
+			Resource{Extra: extra}, virtio,
+			`{"generic": {"deviceID": "0000:01:10.2"}, "extra": {"token": "t", "port": "any"}}`, nil,
+		},
+		"what is said of it": {
+			Resource{Extra: extra}, rdma, `{"generic": {"deviceID": "0000:01:10.0"}, "extra": {"token": "t", "port": "1"}}`, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.resource.Prefix, c.resource.Name = "intel.com", "a"
+			got, err := c.resource.allocate([]VirtualFunction{c.has})
+			require.NoError(t, err)
+			assert.JSONEq(t, `{"`+c.has.Address+`": `+c.info+`}`, got.Envs["PCIDEVICE_INTEL_COM_A_INFO"])
+			var files []string
+			for _, d := range got.Devices {
+				files = append(files, d.HostPath)
+			}
+			assert.Equal(t, c.files, files)
+		})
+	}
+	assert.Equal(t, "any", extra["*"]["port"], "the configuration was changed")
+}
+
 func TestVirtualFunctionsAreSpread(t *testing.T) {
 	pfs := map[string]string{"a0": "a", "a1": "a", "a2": "a", "b0": "b", "b1": "b"}
 	for _, c := range []struct {

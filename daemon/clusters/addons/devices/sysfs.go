@@ -29,8 +29,13 @@ type VirtualFunction struct {
 	LinkType string   // of these: ether or infiniband
 	Index    int      // its number at that, from 0
 
-	NUMANode int    // -1 if the machine does not say
-	Group    string // its IOMMU group's file in /dev/vfio; "" without an IOMMU
+	NUMANode  int    // -1 if the machine does not say
+	Group     string // its IOMMU group's file in /dev/vfio; "" without an IOMMU
+	ACPIIndex string // the firmware's number of it; "" if that gives none
+
+	PKey string   // of its first InfiniBand port, at index 0, as 0x7fff; "" without InfiniBand
+	RDMA []string // names of its files in /dev/infiniband, sorted; none without RDMA
+	VDPA VDPA     // zero without a vDPA device
 }
 
 // linkTypes are those of interfaces (ARPHRD of include/uapi/linux/if_arp.h), by upstream's names.
@@ -92,6 +97,9 @@ func (s Sysfs) VirtualFunction(address string) (VirtualFunction, bool) {
 	if n, err := strconv.Atoi(s.Text(address, "numa_node")); err == nil {
 		f.NUMANode = n
 	}
+	f.ACPIIndex = s.Text(address, "acpi_index")
+	f.PKey, f.RDMA = s.rdma(address)
+	f.VDPA = s.vdpa(address)
 	f.Group = s.link(address, "iommu_group")
 	if f.Group != "" && s.Text(address, "iommu_group/name") == "vfio-noiommu" {
 		f.Group = "noiommu-" + f.Group

@@ -62,6 +62,64 @@ func TestVirtualFunctionsAreFound(t *testing.T) {
 	assert.Empty(t, none, "a machine without PCI")
 }
 
+// What an adapter for InfiniBand has, and what its driver makes for virtio.
+func TestFurtherDevicesOfAVirtualFunction(t *testing.T) {
+	s := newTree(t)
+	s.Add("0000:01:00.0", "020700", "15b3:1017", "mlx5_core", "ib0")
+	all := s.AddFunctions("0000:01:00.0", 3, "020700", "15b3:1018", "mlx5_core")
+	s.Write("class/misc/rdma_cm/dev", "10:58\n")
+	for name, text := range map[string]string{
+		"infiniband/mlx5_2/ports/1/pkeys/0":   "0x7fff\n",
+		"infiniband_verbs/uverbs2/dev":        "231:194\n",
+		"infiniband_mad/umad2/dev":            "231:2\n",
+		"infiniband_mad/issm2/dev":            "231:66\n",
+		"acpi_index":                          "101\n",
+		"vdpa0/vhost-vdpa-4/dev":              "240:0\n",
+		"vdpa-mgmt":                           "no device",
+		"infiniband/mlx5_2/ports/1/pkeys/127": "0x0000\n",
+	} {
+		s.Write(root+all[0]+"/"+name, text)
+	}
+	s.Symlink("../../../drivers/vhost_vdpa", root+all[0]+"/vdpa0/driver")
+	s.Write(root+all[1]+"/vdpa7/name", "")
+	s.Symlink("../../../drivers/virtio_vdpa", root+all[1]+"/vdpa7/driver")
+
+	f, ok := s.VirtualFunction(all[0])
+	require.True(t, ok)
+	assert.Equal(t, "101", f.ACPIIndex)
+	assert.Equal(t, "0x7fff", f.PKey)
+	assert.Equal(t, []string{"issm2", "rdma_cm", "umad2", "uverbs2"}, f.RDMA)
+	assert.Equal(t, VDPA{Type: "vhost", File: "vhost-vdpa-4"}, f.VDPA)
+
+	f, _ = s.VirtualFunction(all[1])
+	assert.Empty(t, f.RDMA, "the connection manager is nothing alone")
+	assert.Equal(t, VDPA{Type: "virtio"}, f.VDPA)
+	f, _ = s.VirtualFunction(all[2])
+	assert.Zero(t, f.VDPA)
+
+	functions, err := s.VirtualFunctions()
+	require.NoError(t, err)
+	for selector, want := range map[string][]string{
+		`{"isRdma": true}`:                           {all[0]},
+		`{"isRdma": false}`:                          all,
+		`{"vdpaType": "virtio"}`:                     {all[1]},
+		`{"vdpaType": "vhost"}`:                      {all[0]},
+		`{"pKeys": ["0x0001", "0x7FFF"]}`:            {all[0]},
+		`{"pKeys": ["0x0001"]}`:                      nil,
+		`{"acpiIndexes": ["101"]}`:                   {all[0]},
+		`{"acpiIndexes": ["102"]}`:                   nil,
+		`[{"vdpaType": "virtio"}, {"isRdma": true}]`: {all[0], all[1]},
+	} {
+		resources, faults := ParseConfig([]byte(`{"resourceList": [{"resourceName": "a", "selectors": ` + selector + `}]}`))
+		require.Empty(t, faults)
+		var got []string
+		for _, f := range Assign(resources, functions, nil)["intel.com/a"] {
+			got = append(got, f.Address)
+		}
+		assert.Equal(t, want, got, selector)
+	}
+}
+
 func TestDevicesGetADriver(t *testing.T) {
 	s := newTree(t)
 	s.Add("0000:01:00.0", "020000", "8086:10c9", "igb", "eno1")

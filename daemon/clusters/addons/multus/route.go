@@ -20,7 +20,7 @@ func setDefaultRoute(namespace, device string, gateways []string) error {
 	}
 	defer ns.Close()
 
-	handle, err := netlink.NewHandleAt(ns)
+	handle, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open the pod's network namespace: %w", err)
 	}

@@ -215,7 +215,7 @@ func (u *Underlay) ensureAddress(ctx context.Context) error {
 		return err
 	}
 	defer ns.Close()
-	h, err := netlink.NewHandleAt(ns)
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func inNamespace(path string, do func(*netlink.Handle, netns.NsHandle) error) er
 		return fmt.Errorf("open network namespace %s: %w", path, err)
 	}
 	defer ns.Close()
-	handle, err := netlink.NewHandleAt(ns)
+	handle, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open network namespace %s: %w", path, err)
 	}

@@ -72,7 +72,8 @@ func (l linux) inNamespace(path string, do func(*netlink.Handle) error) error {
 			return fmt.Errorf("open the pod's network namespace: %w", err)
 		}
 		defer ns.Close()
-		if handle, err = netlink.NewHandleAt(ns); err != nil {
+		// A socket of each family that the package knows would need modules of the kernel that a node may not have.
+		if handle, err = netlink.NewHandleAt(ns, unix.NETLINK_ROUTE); err != nil {
 			return fmt.Errorf("open the pod's network namespace: %w", err)
 		}
 		defer handle.Close()

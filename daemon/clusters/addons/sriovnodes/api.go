@@ -56,6 +56,7 @@ type PolicySpec struct {
 	ResourceName string `json:"resourceName"`
 	Priority     int    `json:"priority"` // the lowest number comes first
 	MTU          int    `json:"mtu"`      // bytes; 0 leaves it
+	IsRDMA       bool   `json:"isRdma"`   // pods get devices of RDMA
 }
 
 // Network is a SriovNetwork.

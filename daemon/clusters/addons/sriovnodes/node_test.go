@@ -26,7 +26,7 @@ func newMachine(t *testing.T) (Machine, sysfstest.Tree) {
 func plan(kinds ...string) Plan {
 	p := Plan{Address: pf, Name: "eno1", NumVfs: len(kinds)}
 	for _, k := range kinds {
-		p.VFs = append(p.VFs, VFPlan{k, "a"})
+		p.VFs = append(p.VFs, VFPlan{k, "a", false})
 	}
 	return p
 }

@@ -33,6 +33,7 @@ type Plan struct {
 type VFPlan struct {
 	DeviceType string
 	Resource   string // resourceName of its policy
+	RDMA       bool   // pods get its devices of RDMA
 }
 
 // rule is a policy whose selector was read.
@@ -92,7 +93,8 @@ func makePlan(i Interface, matching []rule) (*Plan, []error) {
 	for n := range plan.NumVfs {
 		vf := VFPlan{DeviceType: netDevice}
 		if at := slices.IndexFunc(matching, func(r rule) bool { return r.has(i, n) }); at >= 0 {
-			vf = VFPlan{DeviceType: matching[at].Spec.DeviceType, Resource: matching[at].Spec.ResourceName}
+			s := matching[at].Spec
+			vf = VFPlan{DeviceType: s.DeviceType, Resource: s.ResourceName, RDMA: s.IsRDMA}
 		}
 		plan.VFs = append(plan.VFs, vf)
 	}
@@ -116,6 +118,8 @@ func parsePolicy(p Policy) (r rule, err error) {
 	switch {
 	case s.DeviceType != netDevice && s.DeviceType != vfio:
 		return r, fmt.Errorf("deviceType %q is neither %s nor %s", s.DeviceType, netDevice, vfio)
+	case s.IsRDMA && s.DeviceType == vfio:
+		return r, fmt.Errorf("isRdma needs the kernel's driver, not deviceType %s; remove one of them", vfio)
 	case s.NumVfs < 0:
 		return r, fmt.Errorf("numVfs %d is negative", s.NumVfs)
 	case s.MTU < 0:
@@ -174,6 +178,7 @@ func EncodeResources(plans []Plan) ([]byte, error) {
 	type selector struct {
 		Drivers     []string `json:"drivers,omitempty"`
 		RootDevices []string `json:"rootDevices"`
+		IsRDMA      bool     `json:"isRdma,omitempty"`
 	}
 	type resource struct {
 		Name      string     `json:"resourceName"`
@@ -199,7 +204,7 @@ func EncodeResources(plans []Plan) ([]byte, error) {
 				list = append(list, &resource{Name: vf.Resource, Prefix: Prefix})
 				at = len(list) - 1
 			}
-			s := selector{RootDevices: []string{p.Address + "#" + strings.Join(groups[vf], ",")}}
+			s := selector{RootDevices: []string{p.Address + "#" + strings.Join(groups[vf], ",")}, IsRDMA: vf.RDMA}
 			if vf.DeviceType == vfio {
 				s.Drivers = []string{vfio}
 			}

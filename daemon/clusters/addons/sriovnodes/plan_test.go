@@ -25,7 +25,7 @@ var nics = []Interface{
 }
 
 func TestPoliciesBecomePlans(t *testing.T) {
-	kernel, program, none := VFPlan{"netdevice", "a"}, VFPlan{"vfio-pci", "b"}, VFPlan{DeviceType: "netdevice"}
+	kernel, program, none := VFPlan{"netdevice", "a", false}, VFPlan{"vfio-pci", "b", false}, VFPlan{DeviceType: "netdevice"}
 	for name, c := range map[string]struct {
 		policies []Policy
 		want     []Plan
@@ -82,8 +82,8 @@ func TestPoliciesBecomePlans(t *testing.T) {
 
 func TestTheDevicePluginReadsWhatPlansOffer(t *testing.T) {
 	text, err := EncodeResources([]Plan{
-		{Address: "0000:01:00.0", VFs: []VFPlan{{"netdevice", "a"}, {"vfio-pci", "b"}, {DeviceType: "netdevice"}, {"netdevice", "a"}}},
-		{Address: "0000:02:00.0", VFs: []VFPlan{{"vfio-pci", "b"}}},
+		{Address: "0000:01:00.0", VFs: []VFPlan{{"netdevice", "a", false}, {"vfio-pci", "b", false}, {DeviceType: "netdevice"}, {"netdevice", "a", false}}},
+		{Address: "0000:02:00.0", VFs: []VFPlan{{"vfio-pci", "b", false}, {"netdevice", "c", true}}},
 	})
 	require.NoError(t, err)
 	all, faults := devices.ParseConfig(text)
@@ -98,6 +98,9 @@ func TestTheDevicePluginReadsWhatPlansOffer(t *testing.T) {
 		{Prefix: "openshift.io", Name: "b", Classes: []string{"02"}, Selectors: []devices.Selector{
 			{Drivers: []string{"vfio-pci"}, RootDevices: pf("0000:01:00.0", devices.Range{First: 1, Last: 1})},
 			{Drivers: []string{"vfio-pci"}, RootDevices: pf("0000:02:00.0", devices.Range{First: 0, Last: 0})},
+		}},
+		{Prefix: "openshift.io", Name: "c", Classes: []string{"02"}, RDMA: true, Selectors: []devices.Selector{
+			{RootDevices: pf("0000:02:00.0", devices.Range{First: 1, Last: 1}), IsRDMA: true},
 		}},
 	}, all)
 
