@@ -20,7 +20,7 @@ func newSiteCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSiteValidateCommand(), newSiteShowCommand(), newSiteSchemaCommand(), newSiteImportCommand())
+	cmd.AddCommand(newSiteValidateCommand(), newSiteShowCommand(), newSiteSchemaCommand(), newSiteInitCommand(), newSiteImportCommand())
 	return cmd
 }
 

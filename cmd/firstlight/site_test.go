@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 )
 
@@ -176,4 +177,57 @@ func TestSiteUsage(t *testing.T) {
 		var usage commandline.UsageError
 		require.ErrorAs(t, err, &usage, "%v", args)
 	}
+}
+
+func TestSiteInit(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	out, _, err := command(t, "", "site", "init", "--bmcs", "10.10.110.0/24")
+	require.NoError(t, err)
+	assert.NotContains(t, out, "sshKeys")
+	_, problems := site.Load("site.yaml", []byte(out))
+	assert.Empty(t, problems)
+
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGZpcnN0bGlnaHQgZXhhbXBsZSBrZXksIG5vIHVzZSEh you@example"
+	require.NoError(t, os.Mkdir(filepath.Join(home, ".ssh"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".ssh/id_ed25519.pub"), []byte(key+"\n"), 0o600))
+	file := filepath.Join(home, "site.yaml")
+	_, _, err = command(t, "", "site", "init", "--name", "rack-7", "--interface", "eno2", "--count", "12", "--bmcs", "10.10.110.0/24", "--out", file)
+	require.NoError(t, err)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	s, problems := site.Load("site.yaml", text)
+	require.Empty(t, problems)
+	assert.Equal(t, "eno2", s.Networks.Provisioning.Interface.String())
+	assert.Equal(t, 12, s.Discover.Count)
+	assert.Len(t, s.Access.SSHKeys, 1)
+	page.Check(t, "../../docs/first-site.md", "init", "$ firstlight site init --name rack-7 --interface eno2 --count 12 --bmcs 10.10.110.0/24\n"+string(text), *update)
+
+	_, _, err = command(t, "", "site", "init", "--bmcs", "10.10.110.0/24", "--out", file)
+	assert.ErrorContains(t, err, "file exists")
+	_, _, err = command(t, "", "site", "init", "--bmcs", "10.10.110.0/24", "--ssh-key", file)
+	assert.EqualError(t, err, file+" is no public SSH key; name the file that ends in .pub")
+	_, _, err = command(t, "", "site", "init", "--bmcs", "10.10.110.0/24", "--name", "no name")
+	assert.ErrorContains(t, err, "name")
+	_, _, err = command(t, "", "site", "init", "--bmcs", "10.10.110")
+	assert.ErrorContains(t, err, "discover.bmcs")
+	_, _, err = command(t, "", "site", "init")
+	assert.ErrorContains(t, err, "bmcs")
+}
+
+func TestSiteImportOfLists(t *testing.T) {
+	const lists = siteData + "inventory/testdata/"
+	out, notes, err := command(t, "", "site", "import", "--inventory", lists+"rack.csv")
+	require.NoError(t, err)
+	assert.Equal(t, lists+"rack.csv: not carried over: Notes\n", notes)
+	table, err := os.ReadFile(lists + "rack.csv")
+	require.NoError(t, err)
+	page.Check(t, "../../docs/first-site.md", "inventory", "$ cat rack.csv\n"+string(table)+"$ firstlight site import --inventory rack.csv\n"+
+		strings.ReplaceAll(notes, lists, "")+out, *update)
+
+	_, _, err = command(t, "", "site", "import", "--inventory", lists+"rack.csv", "--nodes", "nodes.json")
+	assert.ErrorContains(t, err, "import one kind")
+	_, notes, err = command(t, "name,mac\na,17", "site", "import", "--inventory", "-")
+	assert.EqualError(t, err, "check imported site: 1 problem, correct what was written")
+	assert.Contains(t, notes, "nodes[0].macs[0]")
 }
