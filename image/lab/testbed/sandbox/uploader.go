@@ -56,6 +56,15 @@ func NewUploader(ctx context.Context, appliance *Sandbox, dir, owner string) (*U
 	return &Uploader{sandbox: appliance, dir: dir, owner: owner, kubeconfig: strings.TrimSpace(token)}, err
 }
 
+// Pack runs `firstlight pack` on the workstation, and returns all that it printed.
+func (u *Uploader) Pack(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, filepath.Join(u.dir, "firstlight"), append([]string{"pack"}, args...)...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("firstlight pack %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
 // Artifact runs `firstlight artifact` in the appliance's network, for the owner's cluster "edge",
 // and returns all that it printed.
 func (u *Uploader) Artifact(ctx context.Context, args ...string) (string, error) {

@@ -25,8 +25,8 @@ const (
 	greetingControl = "Package: greeting\nVersion: %s\nArchitecture: all\nMaintainer: Alpha <alpha@example.org>\nDepends: jq\nDescription: a greeting\n"
 )
 
-// greeter writes a container image as `docker save` does: one program.
-func (b *bench) greeter(file string) {
+// greeter writes a container image as `docker save` does: one program, and what it is called with.
+func (b *bench) greeter(file, ref string, args ...string) {
 	b.t.Helper()
 	program, err := sandbox.Build(b.ctx, ".", "./image/lab/testbed/sandbox/nodes/testdata/greeter", b.t.TempDir())
 	require.NoError(b.t, err)
@@ -38,7 +38,11 @@ func (b *bench) greeter(file string) {
 	_, err = w.Write(text)
 	require.NoError(b.t, err)
 	require.NoError(b.t, w.Close())
-	require.NoError(b.t, sandbox.WriteImage(file, greeterImage, files.Bytes(), v1.Config{Entrypoint: []string{"/greeter"}}))
+	err = sandbox.WriteImage(file, ref, files.Bytes(), v1.Config{
+		Entrypoint: append([]string{"/greeter"}, args...),
+		Labels:     map[string]string{"name": ref},
+	})
+	require.NoError(b.t, err)
 }
 
 // greeting writes a version of a Debian package that needs another one, of the stick.
@@ -73,7 +77,7 @@ func TestWhatIsBroughtIsUsedByACluster(t *testing.T) {
 		return out
 	}
 	dir := t.TempDir()
-	b.greeter(filepath.Join(dir, "greeter.tar"))
+	b.greeter(filepath.Join(dir, "greeter.tar"), greeterImage)
 	b.greeting(filepath.Join(dir, "greeting.deb"), "1.0")
 	b.provisioning(2)
 	b.until("bpa", "edge")
