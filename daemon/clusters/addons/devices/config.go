@@ -18,10 +18,14 @@ import (
 // DefaultPrefix is upstream's, of resources that name none.
 const DefaultPrefix = "intel.com"
 
+// auxNetDevice is upstream's deviceType of subfunctions, which are below network devices.
+const auxNetDevice = "auxNetDevice"
+
 // classesOf are the classes of PCI devices, by upstream's deviceType.
 var classesOf = map[string][]string{
 	"netDevice":   {"02"},
 	"accelerator": {"12"},
+	auxNetDevice:  {"02"},
 }
 
 // resourceConfig is one of resourceList, as upstream's (README of sriov-network-device-plugin, "Config parameters").
@@ -48,10 +52,8 @@ type selectorConfig struct {
 	PKeys        []string `json:"pKeys"`
 	IsRdma       bool     `json:"isRdma"`
 	VDPAType     string   `json:"vdpaType"`
-
-	// What is not offered here.
-	DDPProfiles []string `json:"ddpProfiles"`
-	AuxTypes    []string `json:"auxTypes"`
+	AuxTypes     []string `json:"auxTypes"`
+	DDPProfiles  []string `json:"ddpProfiles"` // not offered
 }
 
 // ParseConfig reads upstream's config.json. A fault keeps the one resource from being offered that it is in; each is a
@@ -98,7 +100,7 @@ func parseResource(text []byte) (Resource, error) {
 	if c.DeviceType == "" {
 		c.DeviceType = "netDevice"
 	}
-	r.Classes = classesOf[c.DeviceType]
+	r.Classes, r.HasSubfunctions = classesOf[c.DeviceType], c.DeviceType == auxNetDevice
 	switch {
 	case r.Name == "":
 		return r, errors.New("it has no resourceName")
@@ -106,11 +108,11 @@ func parseResource(text []byte) (Resource, error) {
 		return r, errors.New("that is no name of a resource; resourcePrefix is a domain, and resourceName has letters, " +
 			"digits, '-' and '_'")
 	case r.Classes == nil:
-		return r, fmt.Errorf("deviceType %q is neither netDevice nor accelerator", c.DeviceType)
+		return r, fmt.Errorf("deviceType %q is not netDevice, accelerator or auxNetDevice", c.DeviceType)
 	}
 	for _, address := range slices.Sorted(maps.Keys(c.AdditionalInfo)) {
-		if address != "*" && !pciAddress.MatchString(address) {
-			return r, fmt.Errorf("additionalInfo: %q is no address; write 0000:3b:02.0, or * for all", address)
+		if address != "*" && !pciAddress.MatchString(address) && !auxName.MatchString(address) {
+			return r, fmt.Errorf("additionalInfo: %q is no address; write 0000:3b:02.0, mlx5_core.sf.2, or * for all", address)
 		}
 	}
 	r.Extra = c.AdditionalInfo
@@ -124,7 +126,6 @@ func parseResource(text []byte) (Resource, error) {
 
 // requireRDMA has a resource select what has RDMA alone.
 func (r Resource) requireRDMA() Resource {
-	r.RDMA = true
 	if len(r.Selectors) == 0 {
 		r.Selectors = []Selector{{}}
 	}
@@ -155,13 +156,13 @@ func parseSelectors(r Resource, text json.RawMessage) (Resource, error) {
 
 	for _, c := range all {
 		s, err := parseSelector(c)
+		if err == nil {
+			err = c.checkKind(r.HasSubfunctions)
+		}
 		if err != nil {
 			return r, fmt.Errorf("selectors: %w", err)
 		}
 		r.Selectors = append(r.Selectors, s)
-		r.VhostNet = r.VhostNet || c.NeedVhostNet
-		r.RDMA = r.RDMA || s.IsRDMA
-		r.VDPA = r.VDPA || s.VDPAType != ""
 	}
 	return r, nil
 }
@@ -175,16 +176,16 @@ var (
 func parseSelector(c selectorConfig) (s Selector, err error) {
 	switch {
 	case len(c.DDPProfiles) > 0:
-		return s, errors.New("ddpProfiles is not offered: profiles of devices are not read; remove it")
-	case len(c.AuxTypes) > 0:
-		return s, errors.New("auxTypes is not offered: subfunctions are not found; remove it")
+		return s, errors.New("ddpProfiles is not offered: the kernel shows profiles by devlink alone, which nothing here " +
+			"reads; select by pfNames or rootDevices")
 	case c.VDPAType != "" && c.VDPAType != "vhost" && c.VDPAType != "virtio":
 		return s, fmt.Errorf("vdpaType %q is neither vhost nor virtio", c.VDPAType)
 	case c.VDPAType != "" && c.IsRdma:
 		return s, errors.New("isRdma and vdpaType exclude each other; remove one of them")
 	}
 
-	s.Drivers, s.LinkTypes, s.IsRDMA, s.VDPAType = c.Drivers, c.LinkTypes, c.IsRdma, c.VDPAType
+	s.Drivers, s.LinkTypes, s.AuxTypes = c.Drivers, c.LinkTypes, c.AuxTypes
+	s.IsRDMA, s.VDPAType, s.NeedsVhostNet = c.IsRdma, c.VDPAType, c.NeedVhostNet
 	if s.Vendors, err = parseIdentifiers("vendors", c.Vendors, fourDigits, "8086"); err != nil {
 		return s, err
 	}
@@ -216,6 +217,28 @@ func parseSelector(c selectorConfig) (s Selector, err error) {
 		}
 	}
 	return s, nil
+}
+
+// checkKind refuses what upstream has for another kind of devices.
+func (c selectorConfig) checkKind(isOfSubfunctions bool) error {
+	if !isOfSubfunctions && len(c.AuxTypes) > 0 {
+		return fmt.Errorf("auxTypes is for deviceType %s alone; set that, or remove auxTypes", auxNetDevice)
+	}
+	for _, field := range []struct {
+		name    string
+		isThere bool
+	}{
+		{"pciAddresses", len(c.PCIAddresses) > 0},
+		{"acpiIndexes", len(c.ACPIIndexes) > 0},
+		{"pKeys", len(c.PKeys) > 0},
+		{"vdpaType", c.VDPAType != ""},
+		{"needVhostNet", c.NeedVhostNet},
+	} {
+		if isOfSubfunctions && field.isThere {
+			return fmt.Errorf("%s is not for deviceType %s; remove it", field.name, auxNetDevice)
+		}
+	}
+	return nil
 }
 
 func parseIdentifiers(field string, all []string, form *regexp.Regexp, example string) ([]string, error) {

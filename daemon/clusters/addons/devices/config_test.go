@@ -20,7 +20,9 @@ func TestUpstreamsConfigurationIsRead(t *testing.T) {
 		{"resourceName": "fpga", "resourcePrefix": "example.org", "deviceType": "accelerator"},
 		{"resourceName": "old", "isRdma": true, "additionalInfo": {"*": {"token": "t"}, "0000:03:02.0": {"port": "1"}}},
 		{"resourceName": "fast", "selectors": [{"isRdma": true, "pKeys": ["0x7FFF", "0c"], "acpiIndexes": ["101"]}, {}]},
-		{"resourceName": "virtio", "selectors": {"vdpaType": "vhost"}}
+		{"resourceName": "virtio", "selectors": {"vdpaType": "vhost"}},
+		{"resourceName": "sub", "deviceType": "auxNetDevice", "additionalInfo": {"mlx5_core.sf.2": {"port": "1"}},
+		 "selectors": {"devices": ["a2d6"], "pfNames": ["p0#1-5"], "auxTypes": ["sf"], "isRdma": true}}
 	]}`))
 	require.Empty(t, faults)
 	assert.Equal(t, []Resource{
@@ -32,7 +34,7 @@ func TestUpstreamsConfigurationIsRead(t *testing.T) {
 			}},
 		},
 		{
-			Prefix: "intel.com", Name: "intel_sriov_dpdk", Classes: []string{"02"}, ExcludeTopology: true, VhostNet: true,
+			Prefix: "intel.com", Name: "intel_sriov_dpdk", Classes: []string{"02"}, ExcludeTopology: true,
 			Selectors: []Selector{
 				{
 					Drivers: []string{"vfio-pci"},
@@ -40,44 +42,53 @@ func TestUpstreamsConfigurationIsRead(t *testing.T) {
 				},
 				{
 					Addresses:   []string{"0000:03:02.0"},
-					RootDevices: []PFSelector{{Name: "0000:86:00.0", Ranges: []Range{{1, 1}}}},
+					RootDevices: []PFSelector{{Name: "0000:86:00.0", Ranges: []Range{{1, 1}}}}, NeedsVhostNet: true,
 				},
 			},
 		},
 		{Prefix: "example.org", Name: "fpga", Classes: []string{"12"}},
 		{
-			Prefix: "intel.com", Name: "old", Classes: []string{"02"}, RDMA: true, Selectors: []Selector{{IsRDMA: true}},
+			Prefix: "intel.com", Name: "old", Classes: []string{"02"}, Selectors: []Selector{{IsRDMA: true}},
 			Extra: Extra{"*": {"token": "t"}, "0000:03:02.0": {"port": "1"}},
 		},
 		{
-			Prefix: "intel.com", Name: "fast", Classes: []string{"02"}, RDMA: true,
+			Prefix: "intel.com", Name: "fast", Classes: []string{"02"},
 			Selectors: []Selector{{IsRDMA: true, PKeys: []uint16{0x7fff, 0xc}, ACPIIndexes: []string{"101"}}, {}},
 		},
-		{Prefix: "intel.com", Name: "virtio", Classes: []string{"02"}, VDPA: true, Selectors: []Selector{{VDPAType: "vhost"}}},
+		{Prefix: "intel.com", Name: "virtio", Classes: []string{"02"}, Selectors: []Selector{{VDPAType: "vhost"}}},
+		{
+			Prefix: "intel.com", Name: "sub", HasSubfunctions: true, Classes: []string{"02"},
+			Selectors: []Selector{{
+				Devices: []string{"a2d6"}, PFNames: []PFSelector{{Name: "p0", Ranges: []Range{{1, 5}}}},
+				AuxTypes: []string{"sf"}, IsRDMA: true,
+			}},
+			Extra: Extra{"mlx5_core.sf.2": {"port": "1"}},
+		},
 	}, all)
 }
 
 func TestAFaultKeepsOneResource(t *testing.T) {
 	for text, says := range map[string]string{
-		`{"resourceName": ""}`:                                                      "resource 1 of resourceList: it has no resourceName",
-		`{"resourceName": "a b"}`:                                                   "resource 1 of resourceList (intel.com/a b): that is no name of a resource; resourcePrefix is a domain, and resourceName has letters, digits, '-' and '_'",
-		`{"resourceName": "a", "name": "b"}`:                                        `resource 1 of resourceList (intel.com/a): json: unknown field "name"`,
-		`{"resourceName": "a", "deviceType": "x"}`:                                  `resource 1 of resourceList (intel.com/a): deviceType "x" is neither netDevice nor accelerator`,
-		`{"resourceName": "a", "selectors": {"vdpaType": "vduse"}}`:                 `resource 1 of resourceList (intel.com/a): selectors: vdpaType "vduse" is neither vhost nor virtio`,
-		`{"resourceName": "a", "selectors": {"vdpaType": "vhost", "isRdma": true}}`: `resource 1 of resourceList (intel.com/a): selectors: isRdma and vdpaType exclude each other; remove one of them`,
-		`{"resourceName": "a", "selectors": {"ddpProfiles": ["gtp"]}}`:              `resource 1 of resourceList (intel.com/a): selectors: ddpProfiles is not offered: profiles of devices are not read; remove it`,
-		`{"resourceName": "a", "selectors": {"auxTypes": ["sf"]}}`:                  `resource 1 of resourceList (intel.com/a): selectors: auxTypes is not offered: subfunctions are not found; remove it`,
-		`{"resourceName": "a", "selectors": {"pKeys": ["0x12345"]}}`:                `resource 1 of resourceList (intel.com/a): selectors: pKeys: "0x12345" cannot be; write it as 0x7fff`,
-		`{"resourceName": "a", "selectors": {"acpiIndexes": ["first"]}}`:            `resource 1 of resourceList (intel.com/a): selectors: acpiIndexes: "first" cannot be; write it as 101`,
-		`{"resourceName": "a", "additionalInfo": {"eno1": {}}}`:                     `resource 1 of resourceList (intel.com/a): additionalInfo: "eno1" is no address; write 0000:3b:02.0, or * for all`,
-		`{"resourceName": "a", "additionalInfo": {"*": {"n": 1}}}`:                  `resource 1 of resourceList (intel.com/a): json: cannot unmarshal number into Go struct field resourceConfig.additionalInfo of type string`,
-		`{"resourceName": "a", "selectors": {"pfName": ["eno1"]}}`:                  `resource 1 of resourceList (intel.com/a): selectors: json: unknown field "pfName"`,
-		`{"resourceName": "a", "selectors": {"vendors": ["Intel"]}}`:                `resource 1 of resourceList (intel.com/a): selectors: vendors: "Intel" cannot be; write it as 8086`,
-		`{"resourceName": "a", "selectors": {"pciAddresses": ["03:02.0"]}}`:         `resource 1 of resourceList (intel.com/a): selectors: pciAddresses: "03:02.0" cannot be; write it as 0000:3b:02.0`,
-		`{"resourceName": "a", "selectors": {"pfNames": ["eno1#7-2"]}}`:             `resource 1 of resourceList (intel.com/a): selectors: pfNames: "eno1#7-2" cannot be; write NAME, or NAME#0,2-7 for some of its virtual functions`,
-		`{"resourceName": "a", "selectors": {"pfNames": ["eno1#"]}}`:                `resource 1 of resourceList (intel.com/a): selectors: pfNames: "eno1#" cannot be; write NAME, or NAME#0,2-7 for some of its virtual functions`,
-		`{"resourceName": "a", "selectors": {"rootDevices": ["eno1"]}}`:             `resource 1 of resourceList (intel.com/a): selectors: rootDevices: "eno1" is no address; write 0000:3b:00.0`,
-		`{"resourceName": "a", "resourcePrefix": "No Domain", "selectors": null}`:   "resource 1 of resourceList (No Domain/a): that is no name of a resource; resourcePrefix is a domain, and resourceName has letters, digits, '-' and '_'",
+		`{"resourceName": ""}`:                                                                 "resource 1 of resourceList: it has no resourceName",
+		`{"resourceName": "a b"}`:                                                              "resource 1 of resourceList (intel.com/a b): that is no name of a resource; resourcePrefix is a domain, and resourceName has letters, digits, '-' and '_'",
+		`{"resourceName": "a", "name": "b"}`:                                                   `resource 1 of resourceList (intel.com/a): json: unknown field "name"`,
+		`{"resourceName": "a", "deviceType": "x"}`:                                             `resource 1 of resourceList (intel.com/a): deviceType "x" is not netDevice, accelerator or auxNetDevice`,
+		`{"resourceName": "a", "selectors": {"vdpaType": "vduse"}}`:                            `resource 1 of resourceList (intel.com/a): selectors: vdpaType "vduse" is neither vhost nor virtio`,
+		`{"resourceName": "a", "selectors": {"vdpaType": "vhost", "isRdma": true}}`:            `resource 1 of resourceList (intel.com/a): selectors: isRdma and vdpaType exclude each other; remove one of them`,
+		`{"resourceName": "a", "selectors": {"ddpProfiles": ["gtp"]}}`:                         `resource 1 of resourceList (intel.com/a): selectors: ddpProfiles is not offered: the kernel shows profiles by devlink alone, which nothing here reads; select by pfNames or rootDevices`,
+		`{"resourceName": "a", "selectors": {"auxTypes": ["sf"]}}`:                             `resource 1 of resourceList (intel.com/a): selectors: auxTypes is for deviceType auxNetDevice alone; set that, or remove auxTypes`,
+		`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"pKeys": ["0x1"]}}`: `resource 1 of resourceList (intel.com/a): selectors: pKeys is not for deviceType auxNetDevice; remove it`,
+		`{"resourceName": "a", "selectors": {"pKeys": ["0x12345"]}}`:                           `resource 1 of resourceList (intel.com/a): selectors: pKeys: "0x12345" cannot be; write it as 0x7fff`,
+		`{"resourceName": "a", "selectors": {"acpiIndexes": ["first"]}}`:                       `resource 1 of resourceList (intel.com/a): selectors: acpiIndexes: "first" cannot be; write it as 101`,
+		`{"resourceName": "a", "additionalInfo": {"eno1": {}}}`:                                `resource 1 of resourceList (intel.com/a): additionalInfo: "eno1" is no address; write 0000:3b:02.0, mlx5_core.sf.2, or * for all`,
+		`{"resourceName": "a", "additionalInfo": {"*": {"n": 1}}}`:                             `resource 1 of resourceList (intel.com/a): json: cannot unmarshal number into Go struct field resourceConfig.additionalInfo of type string`,
+		`{"resourceName": "a", "selectors": {"pfName": ["eno1"]}}`:                             `resource 1 of resourceList (intel.com/a): selectors: json: unknown field "pfName"`,
+		`{"resourceName": "a", "selectors": {"vendors": ["Intel"]}}`:                           `resource 1 of resourceList (intel.com/a): selectors: vendors: "Intel" cannot be; write it as 8086`,
+		`{"resourceName": "a", "selectors": {"pciAddresses": ["03:02.0"]}}`:                    `resource 1 of resourceList (intel.com/a): selectors: pciAddresses: "03:02.0" cannot be; write it as 0000:3b:02.0`,
+		`{"resourceName": "a", "selectors": {"pfNames": ["eno1#7-2"]}}`:                        `resource 1 of resourceList (intel.com/a): selectors: pfNames: "eno1#7-2" cannot be; write NAME, or NAME#0,2-7 for some of its virtual functions`,
+		`{"resourceName": "a", "selectors": {"pfNames": ["eno1#"]}}`:                           `resource 1 of resourceList (intel.com/a): selectors: pfNames: "eno1#" cannot be; write NAME, or NAME#0,2-7 for some of its virtual functions`,
+		`{"resourceName": "a", "selectors": {"rootDevices": ["eno1"]}}`:                        `resource 1 of resourceList (intel.com/a): selectors: rootDevices: "eno1" is no address; write 0000:3b:00.0`,
+		`{"resourceName": "a", "resourcePrefix": "No Domain", "selectors": null}`:              "resource 1 of resourceList (No Domain/a): that is no name of a resource; resourcePrefix is a domain, and resourceName has letters, digits, '-' and '_'",
 	} {
 		all, faults := ParseConfig([]byte(`{"resourceList": [` + text + `, {"resourceName": "sound"}]}`))
 		assert.EqualError(t, errors.Join(faults...), says)

@@ -1,5 +1,5 @@
-// Package devices offers the virtual functions of a node's devices to pods as resources that they request. It is
-// compatible with the SR-IOV network device plugin, by that one's configuration and the variables that containers get,
+// Package devices offers the virtual functions and subfunctions of a node's devices to pods as resources that they
+// request. It is compatible with the SR-IOV network device plugin, by that one's configuration and the variables that containers get,
 // and with Intel's QAT device plugin, by its names of resources.
 //
 // The other side is the kubelet's device plugin API, v1beta1 (k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1).
@@ -21,12 +21,10 @@ import (
 type Resource struct {
 	Prefix          string // as intel.com
 	Name            string
+	HasSubfunctions bool       // else virtual functions
 	Classes         []string   // beginnings of the classes that devices may have; none: any
 	Selectors       []Selector // one of them fits; none: any does
 	ExcludeTopology bool       // the kubelet is not told of NUMA nodes
-	VhostNet        bool       // containers get /dev/vhost-net and /dev/net/tun
-	RDMA            bool       // containers get the files of RDMA
-	VDPA            bool       // containers get the files of vhost's vDPA devices
 	Extra           Extra      // what containers are told besides
 	Numbered        string     // containers get each address in a variable of this name and a number, from 0; "": not
 }
@@ -49,13 +47,15 @@ func (e Extra) of(address string) map[string]string {
 
 // Selector is a set of conditions, all of which hold. An empty one holds for all.
 type Selector struct {
-	Vendors, Devices, Drivers, Addresses, LinkTypes, ACPIIndexes []string
+	Vendors, Devices, Drivers, Addresses, LinkTypes, ACPIIndexes, AuxTypes []string
 
 	PFNames, RootDevices []PFSelector
 
 	PKeys    []uint16
-	IsRDMA   bool   // it has RDMA
-	VDPAType string // "": whether it has a vDPA device or not
+	IsRDMA   bool   // it has RDMA, and containers get the files of that
+	VDPAType string // containers get the file of vhost; "": whether it has a vDPA device or not
+
+	NeedsVhostNet bool // containers get /dev/vhost-net and /dev/net/tun; no condition
 }
 
 // PFSelector has a physical function, and which virtual ones of it.
@@ -83,9 +83,9 @@ func (s Selector) fits(f VirtualFunction) bool {
 	}
 	return hasOne(s.Vendors, f.Vendor) && hasOne(s.Devices, f.Device) && hasOne(s.Drivers, f.Driver) &&
 		hasOne(s.Addresses, f.Address) && hasOne(s.LinkTypes, f.LinkType) &&
-		hasOne(s.ACPIIndexes, f.ACPIIndex) &&
+		hasOne(s.ACPIIndexes, f.ACPIIndex) && hasOne(s.AuxTypes, f.AuxType) &&
 		anyPF(s.PFNames, f.PFNames...) && anyPF(s.RootDevices, f.PF) &&
-		s.fitsPKey(f.PKey) && (!s.IsRDMA || len(f.RDMA) > 0) && (s.VDPAType == "" || s.VDPAType == f.VDPA.Type)
+		s.fitsPKey(f.PKey) && (!s.IsRDMA || len(f.RDMA.Files) > 0) && (s.VDPAType == "" || s.VDPAType == f.VDPA.Type)
 }
 
 func (s Selector) fitsPKey(text string) bool {
@@ -105,10 +105,23 @@ func parsePKey(text string) (uint16, error) {
 // Fits reports whether a virtual function is one of the resource.
 func (r Resource) Fits(f VirtualFunction) bool {
 	hasClass := func(class string) bool { return strings.HasPrefix(f.Class, class) }
-	if len(r.Classes) > 0 && !slices.ContainsFunc(r.Classes, hasClass) {
+	if r.HasSubfunctions != (f.AuxType != "") || len(r.Classes) > 0 && !slices.ContainsFunc(r.Classes, hasClass) {
 		return false
 	}
-	return len(r.Selectors) == 0 || slices.ContainsFunc(r.Selectors, func(s Selector) bool { return s.fits(f) })
+	_, ok := r.selector(f)
+	return ok
+}
+
+// selector returns the first one that fits, which says what containers get.
+func (r Resource) selector(f VirtualFunction) (Selector, bool) {
+	if len(r.Selectors) == 0 {
+		return Selector{}, true
+	}
+	i := slices.IndexFunc(r.Selectors, func(s Selector) bool { return s.fits(f) })
+	if i < 0 {
+		return Selector{}, false
+	}
+	return r.Selectors[i], true
 }
 
 // keeps reports whether a virtual function that was one of the resource still is. One that changes its driver has none
@@ -157,13 +170,19 @@ type info struct {
 	Generic struct {
 		DeviceID string `json:"deviceID"`
 	} `json:"generic"`
-	RDMA map[string]string `json:"rdma,omitempty"` // files by their names without a number, as uverbs
-	VDPA *vdpaInfo         `json:"vdpa,omitempty"`
-	VFIO *vfioInfo         `json:"vfio,omitempty"`
+	RDMA     map[string]string `json:"rdma,omitempty"` // files by their names without a number, as uverbs, and rdma_dev
+	VDPA     *vdpaInfo         `json:"vdpa,omitempty"`
+	VFIO     *vfioInfo         `json:"vfio,omitempty"`
+	VhostNet *vhostNetInfo     `json:"vhost,omitempty"`
 }
 
 type vdpaInfo struct {
 	File string `json:"mount"`
+}
+
+type vhostNetInfo struct {
+	VhostNet string `json:"net-mount"`
+	Tun      string `json:"tun-mount"`
 }
 
 type vfioInfo struct {
@@ -187,23 +206,26 @@ func (r Resource) allocate(functions []VirtualFunction) (*pluginapi.ContainerAll
 			i.VFIO = &vfioInfo{Group: path.Join(vfioDir, f.Group), Container: path.Join(vfioDir, "vfio")}
 			files = append(files, i.VFIO.Group, i.VFIO.Container)
 		}
-		if r.RDMA {
-			i.RDMA = map[string]string{}
-			for _, name := range f.RDMA {
+
+		s, _ := r.selector(f)
+		if s.IsRDMA {
+			i.RDMA = map[string]string{"rdma_dev": f.RDMA.Name}
+			for _, name := range f.RDMA.Files {
 				file := path.Join(infinibandDir, name)
 				i.RDMA[strings.TrimRight(name, "0123456789")] = file
 				files = append(files, file)
 			}
 		}
-		if r.VDPA && f.VDPA.File != "" {
+		if s.VDPAType != "" && f.VDPA.File != "" {
 			i.VDPA = &vdpaInfo{path.Join("/dev", f.VDPA.File)}
 			files = append(files, i.VDPA.File)
 		}
+		if s.NeedsVhostNet {
+			i.VhostNet = &vhostNetInfo{vhostNet, tun}
+			files = append(files, vhostNet, tun)
+		}
 		i.Extra = r.Extra.of(f.Address)
 		infos[f.Address] = i
-	}
-	if r.VhostNet {
-		files = append(files, vhostNet, tun)
 	}
 
 	text, err := json.Marshal(infos)

@@ -66,11 +66,14 @@ func TestWhatAContainerGets(t *testing.T) {
 	}, got.Envs)
 	assert.Empty(t, got.Devices, "the kernel drives it")
 
-	got, err = Resource{Prefix: "qat.intel.com", Name: "cy", VhostNet: true, Numbered: "QAT"}.allocate([]VirtualFunction{one, same})
+	got, err = Resource{
+		Prefix: "qat.intel.com", Name: "cy", Selectors: []Selector{{NeedsVhostNet: true}}, Numbered: "QAT",
+	}.allocate([]VirtualFunction{one, same})
 	require.NoError(t, err)
 	assert.Equal(t, "0000:01:10.1,0000:01:10.2", got.Envs["PCIDEVICE_QAT_INTEL_COM_CY"])
 	assert.Equal(t, "0000:01:10.2", got.Envs["QAT1"])
-	assert.Contains(t, got.Envs["PCIDEVICE_QAT_INTEL_COM_CY_INFO"], `"vfio":{"dev-mount":"/dev/vfio/8","mount":"/dev/vfio/vfio"}`)
+	assert.Contains(t, got.Envs["PCIDEVICE_QAT_INTEL_COM_CY_INFO"], `"vfio":{"dev-mount":"/dev/vfio/8","mount":"/dev/vfio/vfio"},`+
+		`"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}`)
 	var files []string
 	for _, d := range got.Devices {
 		assert.Equal(t, d.HostPath, d.ContainerPath)
@@ -85,7 +88,9 @@ func TestWhatAContainerGets(t *testing.T) {
 }
 
 func TestWhatAContainerGetsBesides(t *testing.T) {
-	rdma := VirtualFunction{Address: "0000:01:10.0", Driver: "mlx5_core", RDMA: []string{"issm2", "rdma_cm", "umad2", "uverbs2"}}
+	rdma := VirtualFunction{Address: "0000:01:10.0", Driver: "mlx5_core", RDMA: RDMA{
+		Name: "mlx5_2", Files: []string{"issm2", "rdma_cm", "umad2", "uverbs2"},
+	}}
 	vhost := VirtualFunction{Address: "0000:01:10.1", Driver: "mlx5_core", VDPA: VDPA{Type: "vhost", File: "vhost-vdpa-4"}}
 	virtio := VirtualFunction{Address: "0000:01:10.2", Driver: "mlx5_core", VDPA: VDPA{Type: "virtio"}}
 	extra := Extra{"*": {"token": "t", "port": "any"}, "0000:01:10.0": {"port": "1"}}
@@ -96,17 +101,22 @@ func TestWhatAContainerGetsBesides(t *testing.T) {
 		files    []string
 	}{
 		"RDMA": {
-			Resource{RDMA: true}, rdma,
+			Resource{Selectors: []Selector{{Drivers: []string{"other"}}, {IsRDMA: true}, {}}}, rdma,
 			`{"generic": {"deviceID": "0000:01:10.0"}, "rdma": {"issm": "/dev/infiniband/issm2", "rdma_cm": "/dev/infiniband/rdma_cm",
-				"umad": "/dev/infiniband/umad2", "uverbs": "/dev/infiniband/uverbs2"}}`,
+				"rdma_dev": "mlx5_2", "umad": "/dev/infiniband/umad2", "uverbs": "/dev/infiniband/uverbs2"}}`,
 			[]string{"/dev/infiniband/issm2", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad2", "/dev/infiniband/uverbs2"},
 		},
 		"RDMA that was not asked for": {Resource{}, rdma, `{"generic": {"deviceID": "0000:01:10.0"}}`, nil},
+		"RDMA that a later selector asks for": {
+			Resource{Selectors: []Selector{{}, {IsRDMA: true}}}, rdma, `{"generic": {"deviceID": "0000:01:10.0"}}`, nil,
+		},
 		"vhost": {
-			Resource{VDPA: true}, vhost,
+			Resource{Selectors: []Selector{{VDPAType: "vhost"}}}, vhost,
 			`{"generic": {"deviceID": "0000:01:10.1"}, "vdpa": {"mount": "/dev/vhost-vdpa-4"}}`, []string{"/dev/vhost-vdpa-4"},
 		},
-		"virtio, which is an interface": {Resource{VDPA: true}, virtio, `{"generic": {"deviceID": "0000:01:10.2"}}`, nil},
+		"virtio, which is an interface": {
+			Resource{Selectors: []Selector{{VDPAType: "virtio"}}}, virtio, `{"generic": {"deviceID": "0000:01:10.2"}}`, nil,
+		},
 		"what is said of all": {
 			Resource{Extra: extra}, virtio,
 			`{"generic": {"deviceID": "0000:01:10.2"}, "extra": {"token": "t", "port": "any"}}`, nil,

@@ -97,7 +97,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 // update brings offers to what configuration and devices are now. A resource is offered once it has a virtual function.
 func (p *Plugin) update() (faults []error) {
 	resources, faults := p.Resources()
-	functions, err := p.Sysfs.VirtualFunctions()
+	functions, err := p.Sysfs.functions()
 	if err != nil {
 		return append(faults, err)
 	}

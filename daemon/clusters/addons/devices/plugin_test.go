@@ -84,7 +84,7 @@ func TestTheKubeletIsOfferedVirtualFunctions(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, got.Devices, 2)
 	_, err = k.Allocate("intel.com/nic", all[2])
-	assert.ErrorContains(t, err, "virtual function 0000:01:10.2 of intel.com/nic is gone")
+	assert.ErrorContains(t, err, "device 0000:01:10.2 of intel.com/nic is gone")
 	s.AddFunctions("0000:01:00.0", 3, "020000", "8086:10ca", "igbvf")
 	k.Await("intel.com/nic", "0000:01:10.0=Healthy@1 0000:01:10.1=Healthy@1 0000:01:10.2=Healthy@1")
 
@@ -115,7 +115,8 @@ func TestTheKubeletIsOfferedVirtualFunctions(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(k.Dir, "firstlight-*"))
 	require.NoError(t, err)
 	assert.Empty(t, left, "sockets stay")
-	const fault = "resource 3 of resourceList (intel.com/part): selectors: auxTypes is not offered: subfunctions are not found; remove it"
+	const fault = "resource 3 of resourceList (intel.com/part): selectors: auxTypes is for deviceType auxNetDevice alone; set that, or " +
+		"remove auxTypes"
 	assert.Len(t, slices.DeleteFunc(c.faults, func(f string) bool { return f != fault }), 1, "each fault is said once: %q", c.faults)
 }
 

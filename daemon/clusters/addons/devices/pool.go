@@ -50,7 +50,7 @@ func (p *pool) update(r Resource, all []VirtualFunction, isElsewhere func(addres
 	}
 	p.resource, p.gone = r, map[string]bool{}
 	for address := range p.members {
-		f, ok := p.sysfs.VirtualFunction(address)
+		f, ok := p.sysfs.function(address)
 		p.gone[address] = !ok || !r.keeps(f) || isElsewhere(address)
 	}
 	for _, f := range all {
@@ -118,9 +118,9 @@ func (p *pool) Allocate(_ context.Context, request *pluginapi.AllocateRequest) (
 		var all []VirtualFunction
 		for _, address := range c.DevicesIds {
 			_, isMember := members[address]
-			f, ok := p.sysfs.VirtualFunction(address)
+			f, ok := p.sysfs.function(address)
 			if !isMember || !ok || !r.Fits(f) {
-				return nil, status.Error(codes.NotFound, fmt.Sprintf("virtual function %s of %s is gone", address, r))
+				return nil, status.Error(codes.NotFound, fmt.Sprintf("device %s of %s is gone", address, r))
 			}
 			all = append(all, f)
 		}

@@ -14,9 +14,11 @@ import (
 // VFIODriver gives a virtual function to a program or a virtual machine.
 const VFIODriver = "vfio-pci"
 
-// VirtualFunction is one as sysfs shows it.
+// VirtualFunction is one, or a subfunction, as sysfs shows it. A subfunction has the class, vendor, device, driver and NUMA
+// node of the PCI device that it shares.
 type VirtualFunction struct {
-	Address    string   // on the PCI bus, as 0000:3b:02.0
+	Address    string   // on the PCI bus, as 0000:3b:02.0; of a subfunction its name, as mlx5_core.sf.2
+	AuxType    string   // of a subfunction, as sf; "" of a virtual function
 	Class      string   // six hexadecimal digits
 	Vendor     string   // four hexadecimal digits
 	Device     string   // four hexadecimal digits
@@ -27,15 +29,15 @@ type VirtualFunction struct {
 	PF       string   // address of its physical function
 	PFNames  []string // network interfaces of that
 	LinkType string   // of these: ether or infiniband
-	Index    int      // its number at that, from 0
+	Index    int      // its number at that, from 0; of a subfunction the one that whoever made it chose
 
 	NUMANode  int    // -1 if the machine does not say
 	Group     string // its IOMMU group's file in /dev/vfio; "" without an IOMMU
 	ACPIIndex string // the firmware's number of it; "" if that gives none
 
-	PKey string   // of its first InfiniBand port, at index 0, as 0x7fff; "" without InfiniBand
-	RDMA []string // names of its files in /dev/infiniband, sorted; none without RDMA
-	VDPA VDPA     // zero without a vDPA device
+	PKey string // of its first InfiniBand port, at index 0, as 0x7fff; "" without InfiniBand
+	RDMA RDMA   // zero without RDMA
+	VDPA VDPA   // zero without a vDPA device
 }
 
 // linkTypes are those of interfaces (ARPHRD of include/uapi/linux/if_arp.h), by upstream's names.
@@ -79,15 +81,8 @@ func (s Sysfs) VirtualFunction(address string) (VirtualFunction, bool) {
 	f.Device = s.hexadecimal(address, "device")
 	f.Driver = s.link(address, "driver")
 	f.Interfaces = s.Interfaces(address)
-	f.IsEnslaved = slices.ContainsFunc(f.Interfaces, func(name string) bool {
-		_, err := os.Lstat(s.device(address, "net", name, "master"))
-		return err == nil
-	})
-
-	f.PFNames = s.Interfaces(f.PF)
-	for _, name := range f.PFNames {
-		f.LinkType = linkTypes[s.Text(f.PF, filepath.Join("net", name, "type"))]
-	}
+	f.IsEnslaved = isEnslaved(s.device(address), f.Interfaces)
+	f.PFNames, f.LinkType = s.names(f.PF)
 	index, ok := s.index(f.PF, address)
 	if !ok {
 		return f, false // it goes at this moment
@@ -98,13 +93,30 @@ func (s Sysfs) VirtualFunction(address string) (VirtualFunction, bool) {
 		f.NUMANode = n
 	}
 	f.ACPIIndex = s.Text(address, "acpi_index")
-	f.PKey, f.RDMA = s.rdma(address)
+	f.PKey, f.RDMA = s.rdma(s.device(address))
 	f.VDPA = s.vdpa(address)
 	f.Group = s.link(address, "iommu_group")
 	if f.Group != "" && s.Text(address, "iommu_group/name") == "vfio-noiommu" {
 		f.Group = "noiommu-" + f.Group
 	}
 	return f, true
+}
+
+// isEnslaved reports whether one of a device's interfaces is a port of a bond or a bridge.
+func isEnslaved(dir string, interfaces []string) bool {
+	return slices.ContainsFunc(interfaces, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, "net", name, "master"))
+		return err == nil
+	})
+}
+
+// names returns a physical function's network interfaces and what kind of link these are.
+func (s Sysfs) names(pf string) (all []string, linkType string) {
+	all = s.Interfaces(pf)
+	for _, name := range all {
+		linkType = linkTypes[s.Text(pf, filepath.Join("net", name, "type"))]
+	}
+	return all, linkType
 }
 
 // PhysicalFunction is a device that can have virtual functions.
@@ -162,12 +174,11 @@ func (s Sysfs) index(pf, address string) (int, bool) {
 
 // Interfaces are the names of a device's network interfaces, sorted. One that is in another network namespace than that
 // of whoever mounted sysfs is not among them.
-func (s Sysfs) Interfaces(address string) []string {
-	entries, err := os.ReadDir(s.device(address, "net"))
-	if err != nil {
-		return nil
-	}
-	var all []string
+func (s Sysfs) Interfaces(address string) []string { return listNames(s.device(address, "net")) }
+
+// listNames are those of what is in a folder, sorted; none if there is no such folder.
+func listNames(dir string) (all []string) {
+	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		all = append(all, e.Name())
 	}

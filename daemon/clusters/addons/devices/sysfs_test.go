@@ -74,21 +74,21 @@ func TestFurtherDevicesOfAVirtualFunction(t *testing.T) {
 		"infiniband_mad/umad2/dev":            "231:2\n",
 		"infiniband_mad/issm2/dev":            "231:66\n",
 		"acpi_index":                          "101\n",
-		"vdpa0/vhost-vdpa-4/dev":              "240:0\n",
-		"vdpa-mgmt":                           "no device",
+		"net1/vhost-vdpa-4/dev":               "240:0\n",
 		"infiniband/mlx5_2/ports/1/pkeys/127": "0x0000\n",
 	} {
 		s.Write(root+all[0]+"/"+name, text)
 	}
-	s.Symlink("../../../drivers/vhost_vdpa", root+all[0]+"/vdpa0/driver")
-	s.Write(root+all[1]+"/vdpa7/name", "")
-	s.Symlink("../../../drivers/virtio_vdpa", root+all[1]+"/vdpa7/driver")
+	s.Symlink("../../../vdpa/drivers/vhost_vdpa", root+all[0]+"/net1/driver")
+	s.Symlink("../../pci/devices/"+all[0]+"/net1", "bus/vdpa/devices/net1")
+	s.Symlink("../../../vdpa/drivers/virtio_vdpa", root+all[1]+"/vdpa7/driver")
+	s.Symlink("../../pci/devices/"+all[1]+"/vdpa7", "bus/vdpa/devices/vdpa7")
 
 	f, ok := s.VirtualFunction(all[0])
 	require.True(t, ok)
 	assert.Equal(t, "101", f.ACPIIndex)
 	assert.Equal(t, "0x7fff", f.PKey)
-	assert.Equal(t, []string{"issm2", "rdma_cm", "umad2", "uverbs2"}, f.RDMA)
+	assert.Equal(t, RDMA{Name: "mlx5_2", Files: []string{"issm2", "rdma_cm", "umad2", "uverbs2"}}, f.RDMA)
 	assert.Equal(t, VDPA{Type: "vhost", File: "vhost-vdpa-4"}, f.VDPA)
 
 	f, _ = s.VirtualFunction(all[1])

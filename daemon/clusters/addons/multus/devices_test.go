@@ -82,6 +82,7 @@ func TestDevicesAreClaimedOnce(t *testing.T) {
 		"another pod's": {`[{"name":"d","deviceID":"0000:01:10.0"}]`,
 			"network blue/d: the pod has no device 0000:01:10.0 of intel.com/nic that no other network has; leave deviceID out of its annotation"},
 		"its own, by name": {`[{"name":"d","deviceID":"0000:01:10.2"}]`, ""},
+		"whichever it is":  {`d`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, c.networks)
@@ -93,6 +94,7 @@ func TestDevicesAreClaimedOnce(t *testing.T) {
 			_, err := n.Add(t.Context(), call(""))
 			if c.says == "" {
 				require.NoError(t, err)
+				assert.Contains(t, n.plugins.stdin["ADD d"], `"runtimeConfig":{"deviceID":"0000:01:10.2"}`)
 				return
 			}
 			assert.ErrorContains(t, err, c.says)

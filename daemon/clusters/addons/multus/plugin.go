@@ -196,9 +196,9 @@ func (p *Plugin) planOne(
 		return Attachment{}, err
 	}
 	if definition.Resource != "" {
-		id, err := devices.claim(definition.Resource, s.DeviceID)
+		s.DeviceID, err = devices.claim(definition.Resource, s.DeviceID)
 		if err == nil {
-			config, err = addDevice(config, id)
+			config, err = addDevice(config, s.DeviceID)
 		}
 		if err != nil {
 			return Attachment{}, fmt.Errorf("network %s: %w", s, err)

@@ -309,10 +309,10 @@ func attachPods(t *testing.T, kubelet *kubelettest.Kubelet, all map[string][]str
 	assert.Equal(t, "02:00:00:00:00:0a", *settings.MAC)
 
 	a, b, c, d := pods[0], pods[1], pods[2], pods[3]
-	assert.NoError(t, exchange(a, b, at[1], time.Minute))
-	assert.NoError(t, exchange(b, a, at[0], time.Minute))
-	assert.NoError(t, exchange(c, d, at[3], time.Minute))
-	assert.NoError(t, exchange(d, c, at[2], time.Minute))
+	assert.NoError(t, exchange(a, b, at[1], 10*time.Minute))
+	assert.NoError(t, exchange(b, a, at[0], 10*time.Minute))
+	assert.NoError(t, exchange(c, d, at[3], 10*time.Minute))
+	assert.NoError(t, exchange(d, c, at[2], 10*time.Minute))
 	assert.Error(t, exchange(a, d, at[3], 5*time.Second), "out of the VLAN")
 	assert.Error(t, exchange(d, a, at[0], 5*time.Second), "into the VLAN")
 

@@ -99,7 +99,7 @@ func TestTheDevicePluginReadsWhatPlansOffer(t *testing.T) {
 			{Drivers: []string{"vfio-pci"}, RootDevices: pf("0000:01:00.0", devices.Range{First: 1, Last: 1})},
 			{Drivers: []string{"vfio-pci"}, RootDevices: pf("0000:02:00.0", devices.Range{First: 0, Last: 0})},
 		}},
-		{Prefix: "openshift.io", Name: "c", Classes: []string{"02"}, RDMA: true, Selectors: []devices.Selector{
+		{Prefix: "openshift.io", Name: "c", Classes: []string{"02"}, Selectors: []devices.Selector{
 			{RootDevices: pf("0000:02:00.0", devices.Range{First: 1, Last: 1}), IsRDMA: true},
 		}},
 	}, all)

@@ -122,7 +122,7 @@ func (k *Kubelet) Await(resource, want string) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		assert.Equal(c, want, k.lists[resource])
-	}, time.Minute, 10*time.Millisecond)
+	}, 10*time.Minute, 10*time.Millisecond)
 }
 
 // Allocate asks for devices of a resource, as for one container.

@@ -104,6 +104,17 @@ func (s Tree) AddFunctions(pf string, number int, class, id, driver string) (all
 	return all
 }
 
+// AddSubfunction adds one of a number below a PCI device, with network interfaces.
+func (s Tree) AddSubfunction(parent, name string, number int, interfaces ...string) {
+	s.T.Helper()
+	dir := Devices + parent + "/" + name
+	s.Write(dir+"/sfnum", fmt.Sprintln(number))
+	s.Symlink("../../pci/devices/"+parent+"/"+name, "bus/auxiliary/devices/"+name)
+	for _, i := range interfaces {
+		s.Write(dir+"/net/"+i+"/type", "1\n")
+	}
+}
+
 // Remove removes a file, or a folder with all that is in it.
 func (s Tree) Remove(name string) {
 	s.T.Helper()
