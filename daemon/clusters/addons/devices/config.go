@@ -176,7 +176,7 @@ var (
 func parseSelector(c selectorConfig) (s Selector, err error) {
 	switch {
 	case len(c.DDPProfiles) > 0:
-		return s, errors.New("ddpProfiles is not offered: the kernel shows profiles by devlink alone, which nothing here " +
+		return s, errors.New("ddpProfiles is not offered: drivers tell profiles by devlink or ethtool, which nothing here " +
 			"reads; select by pfNames or rootDevices")
 	case c.VDPAType != "" && c.VDPAType != "vhost" && c.VDPAType != "virtio":
 		return s, fmt.Errorf("vdpaType %q is neither vhost nor virtio", c.VDPAType)

@@ -1,6 +1,6 @@
 // Package devices offers the virtual functions and subfunctions of a node's devices to pods as resources that they
-// request. It is compatible with the SR-IOV network device plugin, by that one's configuration and the variables that containers get,
-// and with Intel's QAT device plugin, by its names of resources.
+// request. It is compatible with the SR-IOV network device plugin, by that one's configuration and the variables that
+// containers get, and with Intel's QAT device plugin, by its names of resources.
 //
 // The other side is the kubelet's device plugin API, v1beta1 (k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1).
 package devices
