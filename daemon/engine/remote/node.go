@@ -251,7 +251,7 @@ func (n *Node) config() *ssh.ClientConfig {
 		User:              n.User,
 		Auth:              auth,
 		HostKeyCallback:   n.Hosts.Check,
-		HostKeyAlgorithms: n.Hosts.Algorithms(n.Addr),
+		HostKeyAlgorithms: n.Hosts.Algorithms(n.Addr.String()),
 		Timeout:           dialTimeout,
 	}
 }

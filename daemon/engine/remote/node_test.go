@@ -96,6 +96,10 @@ func (s *server) serve() {
 }
 
 func session(c ssh.NewChannel) {
+	if c.ChannelType() == "direct-tcpip" {
+		forward(c)
+		return
+	}
 	channel, requests, err := c.Accept()
 	if err != nil {
 		return
