@@ -104,3 +104,9 @@ const Instance = "firstlight.dev/instance"
 
 // Routes is an annotation on pods of service chains: the routes that the add-on ovn4nfv gives them, as JSON.
 const Routes = "firstlight.dev/routes"
+
+// On ClusterRoleBindings that give a workstation rights on the appliance's API for some hours.
+const (
+	Workstation = "firstlight.dev/workstation" // label USER.HOST
+	Expires     = "firstlight.dev/expires"     // annotation: when the certificate ends (RFC 3339), by the appliance's clock
+)

@@ -69,6 +69,7 @@ func newRootCommand() *cobra.Command {
 		newAdoptCommand(),
 		newApproveCommand(),
 		newBMCCommand(),
+		newCertifyCommand(),
 		newKubeconfigCommand(),
 		newManifestsCommand(),
 		newUploaderCommand(),
