@@ -1,5 +1,6 @@
 // Command firstlight is the workstation side of the product: it resolves, builds,
-// verifies, writes and boots the stick, and runs the virtual rack.
+// verifies, writes and boots the stick, runs the virtual rack, and operates appliances
+// from afar.
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/daemon/appliance/workstation"
 )
 
 func main() {
@@ -21,13 +23,19 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// run executes one command line. Exit codes: 0 done, 1 refused or failed (one line says why), 2 usage.
+// run executes one command line. Exit codes: 0 done, 1 refused or failed (one line says why), 2 usage; a command that
+// ran on an appliance, or with its API, has its own.
 func run(ctx context.Context, args []string) int {
 	root := newRootCommand()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
+	}
+
+	var exit *workstation.ExitError
+	if errors.As(err, &exit) { // it has said why
+		return exit.Code
 	}
 
 	fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), err)
@@ -42,13 +50,13 @@ func run(ctx context.Context, args []string) int {
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "firstlight",
-		Short: "Build, check, write and boot the Firstlight stick",
+		Short: "Build, check, write and boot the Firstlight stick, and operate an appliance from afar",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(
-		newArtifactCommand(),
-		newPackCommand(),
+	commandline.AddGroup(
+		root,
+		"The stick and its parts",
 		newSiteCommand(),
 		newBootCommand(),
 		newLabCommand(),
@@ -62,5 +70,17 @@ func newRootCommand() *cobra.Command {
 		newKeysCommand(),
 		newVersionCommand(),
 	)
+	commandline.AddGroup(
+		root,
+		"An appliance that runs",
+		newLoginCommand(),
+		newLogoutCommand(),
+		newProxyCommand(),
+		newCredentialCommand(),
+		newBundleCommand(),
+		newArtifactCommand(),
+		newPackCommand(),
+	)
+	commandline.AddGroup(root, "Commands of the appliance itself, by SSH", newApplianceCommands()...)
 	return commandline.MarkUsageErrors(root)
 }

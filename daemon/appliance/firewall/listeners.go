@@ -57,7 +57,7 @@ func Listeners() []Listener {
 		{"ironic", "tcp", 6385, OnProvisioning, []string{provisioning},
 			"agents of booted machines, three routes of Ironic's API", "token of the boot, with its lease; bounded per address"},
 		{"kubernetes", "tcp", 6443, OnProvisioning, nil,
-			"programs and pods of the appliance", "certificates and tokens, rights by RBAC"},
+			"programs and pods of the appliance; workstations, by SSH", "certificates and tokens, rights by RBAC"},
 		{"kubelet", "tcp", 10250, OnProvisioning, nil,
 			"the API server", "client certificate, rights by RBAC"},
 		{"uploads", "tcp", 9015, Everywhere, []string{provisioning, owner},
