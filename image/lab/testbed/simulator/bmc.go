@@ -20,6 +20,7 @@ const (
 	chassisPath  = rootPath + "/Chassis/1"
 	nicsPath     = systemPath + "/EthernetInterfaces"
 	sessionsPath = rootPath + "/SessionService/Sessions"
+	accountsPath = rootPath + "/AccountService"
 )
 
 type object = map[string]any
@@ -74,6 +75,10 @@ func (h *Server) serveBMC(w http.ResponseWriter, r *http.Request) {
 		h.servePatch(w, r)
 	case "POST " + resetPath:
 		h.serveReset(w, r)
+	case "GET " + accountPath(userSlot):
+		h.serveAccount(w)
+	case "PATCH " + accountPath(userSlot):
+		h.serveNewPassword(w, r)
 	case "POST " + managerPath + "/Actions/Manager.Reset":
 		h.write("bmc: reset of itself")
 		w.WriteHeader(http.StatusNoContent)
@@ -109,8 +114,13 @@ func (h *Server) serveOther(w http.ResponseWriter, r *http.Request, path string)
 			"#EthernetInterfaceCollection.EthernetInterfaceCollection", nicsPath, nicsPath+"/1",
 		),
 		nicsPath + "/1": h.nic(),
-		managerPath:     manager(),
-		chassisPath:     chassis(),
+		accountsPath:    accountService(),
+		accountsPath + "/Accounts": collection(
+			"#ManagerAccountCollection.ManagerAccountCollection", accountsPath+"/Accounts", accountPath(1), accountPath(userSlot),
+		),
+		accountPath(1): account(1, ""),
+		managerPath:    manager(),
+		chassisPath:    chassis(),
 	}
 	if body, there := static[path]; there && r.Method == http.MethodGet {
 		h.count(func(c *Counters) { c.BMCReads++ })
@@ -165,7 +175,7 @@ func (h *Server) isAuthorized(r *http.Request) bool {
 func (h *Server) checkPassword(user, password string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	want := h.simulator.config.Password
+	want := orDefault(h.password, h.simulator.config.Password)
 	if h.faults.Password != "" {
 		want = h.faults.Password
 	}

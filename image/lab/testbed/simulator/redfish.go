@@ -17,6 +17,7 @@ func serviceRoot() object {
 		"Systems":        odataLink(rootPath + "/Systems"),
 		"Managers":       odataLink(rootPath + "/Managers"),
 		"Chassis":        odataLink(rootPath + "/Chassis"),
+		"AccountService": odataLink(accountsPath),
 		"SessionService": odataLink(rootPath + "/SessionService"),
 		"Links":          object{"Sessions": odataLink(sessionsPath)},
 	}
@@ -139,6 +140,34 @@ func sessionService() object {
 		"ServiceEnabled": true,
 		"SessionTimeout": 3600,
 		"Sessions":       odataLink(sessionsPath),
+	}
+}
+
+// account is a user of the BMC (schema ManagerAccount); the first slot is empty, as many BMCs have some.
+func account(slot int, user string) object {
+	return object{
+		"@odata.id":   accountPath(slot),
+		"@odata.type": "#ManagerAccount.v1_3_0.ManagerAccount",
+		"Id":          fmt.Sprint(slot),
+		"Name":        "User Account",
+		"UserName":    user,
+		"Password":    nil,
+		"RoleId":      "Administrator",
+		"Enabled":     user != "",
+		"Locked":      false,
+	}
+}
+
+func accountService() object {
+	return object{
+		"@odata.id":         accountsPath,
+		"@odata.type":       "#AccountService.v1_5_0.AccountService",
+		"Id":                "AccountService",
+		"Name":              "Account Service",
+		"ServiceEnabled":    true,
+		"MinPasswordLength": minPassword,
+		"MaxPasswordLength": maxPassword,
+		"Accounts":          odataLink(accountsPath + "/Accounts"),
 	}
 }
 

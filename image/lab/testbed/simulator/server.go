@@ -36,6 +36,7 @@ type Server struct {
 	inBand   string          // address of its BMC as its own system sees it; "": it sees none
 	netFirst bool            // its firmware boots the network before its disk, and begins again when there is nothing
 	sessions map[string]bool // tokens of the BMC
+	password string          // that the BMC was given; "": the simulator's
 }
 
 // powerOnPeriod is the time from power on to power off.
@@ -62,6 +63,8 @@ type Faults struct {
 	Password    string // the BMC's, instead of the simulator's
 	Hang        bool   // the BMC takes requests and never answers
 	Status      int    // the BMC answers every request with it, e.g. 500
+	FixedLogin  bool   // the BMC changes no password
+	LostAnswer  bool   // the BMC changes a password, and its answer is lost
 	StuckPower  bool   // the BMC accepts a reset and nothing happens
 	Mute        bool   // the ramdisk boots and its agent never calls
 	Corrupt     bool   // what the agent downloads arrives with a bit flipped
@@ -71,20 +74,21 @@ type Faults struct {
 
 // Counters are what was done to a host.
 type Counters struct {
-	BMCReads   int // GET
-	BMCWrites  int // resets, boot overrides, resets of the BMC: all that changes something
-	BMCLogins  int // passwords and tokens of sessions that were right
-	BMCRefused int // and that were wrong
-	BMCUnknown int // requests for what the BMC does not have
-	DiskWrites int // images begun, disks erased
-	Boots      int
-	Heartbeats int // that Ironic accepted
+	BMCReads     int // GET
+	BMCWrites    int // resets, boot overrides, resets of the BMC: all that changes something
+	BMCLogins    int // passwords and tokens of sessions that were right
+	BMCRefused   int // and that were wrong
+	BMCPasswords int // passwords that were changed
+	BMCUnknown   int // requests for what the BMC does not have
+	DiskWrites   int // images begun, disks erased
+	Boots        int
+	Heartbeats   int // that Ironic accepted
 }
 
 func (c Counters) plus(o Counters) Counters {
 	return Counters{
 		c.BMCReads + o.BMCReads, c.BMCWrites + o.BMCWrites, c.BMCLogins + o.BMCLogins, c.BMCRefused + o.BMCRefused,
-		c.BMCUnknown + o.BMCUnknown, c.DiskWrites + o.DiskWrites, c.Boots + o.Boots, c.Heartbeats + o.Heartbeats,
+		c.BMCPasswords + o.BMCPasswords, c.BMCUnknown + o.BMCUnknown, c.DiskWrites + o.DiskWrites, c.Boots + o.Boots, c.Heartbeats + o.Heartbeats,
 	}
 }
 
