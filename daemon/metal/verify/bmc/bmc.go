@@ -56,6 +56,10 @@ func (c Client) Login(ctx context.Context, b site.BMC) Answer {
 		return c.loginRedfish(ctx, b)
 	}
 
+	return unfitScheme(b)
+}
+
+func unfitScheme(b site.BMC) Answer {
 	return Answer{
 		Verdict: Unfit,
 		Text:    fmt.Sprintf("this appliance does not speak to BMCs by %s://", sanitize(b.Address.Scheme())),
@@ -70,6 +74,9 @@ func addressText(b site.BMC) string {
 
 // FixRefused is the way out of a refusal.
 const FixRefused = "correct bmc.username and bmc.password of this node in site.yaml, or the BMC's own, then run firstlightd reload; until then the password is not tried again, so that the account is not locked"
+
+// fixWait is the way out where a BMC only needs time.
+const fixWait = "wait: it is asked again automatically"
 
 // refusedAnswer is the answer after which nobody may try again with the same password.
 func refusedAnswer(b site.BMC, why string) Answer {

@@ -19,58 +19,13 @@ func cipherSuites() []types.CipherSuiteID {
 	return []types.CipherSuiteID{types.CipherSuiteID3, types.CipherSuiteID17}
 }
 
-// loginIPMI opens one RMCP+ session as administrator (IPMI 2.0, 13.15 to 13.24), asks for the
-// power and closes it. A wrong password shows in the BMC's second message, which is made
-// with it: the third, by which BMCs count wrong logins, is then never sent.
+// loginIPMI opens a session, asks for the power and closes it.
 func loginIPMI(ctx context.Context, b site.BMC) Answer {
-	host := b.Address.Host()
-	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
-		host = "[" + host + "]"
+	c, closeSession, refused := openIPMI(ctx, b)
+	if refused != nil {
+		return *refused
 	}
-
-	c, err := client.NewClient(host, b.Address.Port(), b.Username, b.Password.Reveal())
-	if err != nil {
-		return Answer{
-			Verdict: Unfit,
-			Text:    oneLine(err),
-			Fix:     "correct bmc.username of this node in site.yaml: IPMI knows 16 characters",
-		}
-	}
-
-	c = c.WithTimeout(4 * time.Second).WithMaxPrivilegeLevel(types.PrivilegeLevelAdministrator)
-	defer func() {
-		// Also closes what is half open; a BMC has few sessions.
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		_ = c.WithTimeout(time.Second).WithRetry(0).Close(closing)
-	}()
-
-	for _, suite := range cipherSuites() {
-		// UDP loses packets: a proposal may be repeated, a login may not.
-		if _, err = c.WithCipherSuiteID(suite).WithRetry(2).OpenSession(ctx); err == nil {
-			break
-		}
-		if !isSuiteMismatch(err) {
-			return judgeIPMIError(b, err)
-		}
-	}
-
-	if err != nil {
-		return judgeIPMIError(b, err)
-	}
-
-	c.WithRetry(0)
-	if _, err := c.RAKPMessage1(ctx); err != nil {
-		return judgeIPMIError(b, err)
-	}
-	if _, err := c.RAKPMessage3(ctx); err != nil {
-		return judgeIPMIError(b, err)
-	}
-
-	c.WithRetry(2)
-	if _, err := c.SetSessionPrivilegeLevel(ctx, types.PrivilegeLevelAdministrator); err != nil {
-		return refusedAnswer(b, fmt.Sprintf("user %q the rights of an administrator (%s)", b.Username, oneLine(err)))
-	}
+	defer closeSession()
 
 	chassis, err := c.GetChassisStatus(ctx)
 	if err != nil {
@@ -82,6 +37,77 @@ func loginIPMI(ctx context.Context, b site.BMC) Answer {
 		Text:    fmt.Sprintf("%s takes the password by IPMI", addressText(b)),
 		On:      chassis.PowerIsOn,
 	}
+}
+
+// openIPMI opens one RMCP+ session as administrator (IPMI 2.0, 13.15 to 13.24). A wrong password shows in the BMC's second
+// message, which is made with it: the third, by which BMCs count wrong logins, is then never sent. refused is nil if
+// there is a session.
+func openIPMI(ctx context.Context, b site.BMC) (c *client.Client, closeSession func(), refused *Answer) {
+	host := b.Address.Host()
+	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
+		host = "[" + host + "]"
+	}
+
+	c, err := client.NewClient(host, b.Address.Port(), b.Username, b.Password.Reveal())
+	if err != nil {
+		return nil, nil, &Answer{
+			Verdict: Unfit,
+			Text:    oneLine(err),
+			Fix:     "correct bmc.username of this node in site.yaml: IPMI knows 16 characters",
+		}
+	}
+
+	c = c.WithTimeout(4 * time.Second).WithMaxPrivilegeLevel(types.PrivilegeLevelAdministrator)
+	closeSession = func() {
+		// Also closes what is half open; a BMC has few sessions.
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		_ = c.WithTimeout(time.Second).WithRetry(0).Close(closing)
+	}
+	if refused = logInByIPMI(ctx, c, b); refused != nil {
+		closeSession()
+		return nil, nil, refused
+	}
+
+	return c, closeSession, nil
+}
+
+func logInByIPMI(ctx context.Context, c *client.Client, b site.BMC) (refused *Answer) {
+	judge := func(err error) *Answer {
+		a := judgeIPMIError(b, err)
+		return &a
+	}
+
+	var err error
+	for _, suite := range cipherSuites() {
+		// UDP loses packets: a proposal may be repeated, a login may not.
+		if _, err = c.WithCipherSuiteID(suite).WithRetry(2).OpenSession(ctx); err == nil {
+			break
+		}
+		if !isSuiteMismatch(err) {
+			return judge(err)
+		}
+	}
+
+	if err != nil {
+		return judge(err)
+	}
+
+	c.WithRetry(0)
+	if _, err := c.RAKPMessage1(ctx); err != nil {
+		return judge(err)
+	}
+	if _, err := c.RAKPMessage3(ctx); err != nil {
+		return judge(err)
+	}
+
+	c.WithRetry(2)
+	if _, err := c.SetSessionPrivilegeLevel(ctx, types.PrivilegeLevelAdministrator); err != nil {
+		a := refusedAnswer(b, fmt.Sprintf("user %q the rights of an administrator (%s)", b.Username, oneLine(err)))
+		return &a
+	}
+
+	return nil
 }
 
 // isSuiteMismatch tells whether the BMC only dislikes the cipher suite.

@@ -33,14 +33,9 @@ type nic struct {
 func (client Client) BootMAC(ctx context.Context, b site.BMC, heard func(mac string) bool) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	system, err := url.Parse(string(b.Address))
+	system, err := systemURL(b)
 	if err != nil {
-		return "", fmt.Errorf("read address of BMC: %w", err)
-	}
-
-	system.Scheme = "https"
-	if b.Address.Scheme() == "redfish+http" {
-		system.Scheme = "http"
+		return "", err
 	}
 
 	c := client.http(b)

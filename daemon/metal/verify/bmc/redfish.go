@@ -21,18 +21,13 @@ import (
 // loginRedfish asks the service root, which needs no password (DSP0266, 9.4.1), and then for the
 // one system that the address names, with the password: that is the only login.
 func (client Client) loginRedfish(ctx context.Context, b site.BMC) Answer {
-	system, err := url.Parse(string(b.Address))
+	system, err := systemURL(b)
 	if err != nil {
 		return Answer{
 			Verdict: Unfit,
 			Text:    "bmc.address cannot be read",
 			Fix:     "correct bmc.address of this node in site.yaml",
 		}
-	}
-
-	system.Scheme = "https"
-	if b.Address.Scheme() == "redfish+http" {
-		system.Scheme = "http"
 	}
 
 	c := client.http(b)
@@ -73,9 +68,25 @@ func (client Client) loginRedfish(ctx context.Context, b site.BMC) Answer {
 	}
 }
 
+// systemURL is where a BMC shows the system that its address names.
+func systemURL(b site.BMC) (*url.URL, error) {
+	system, err := url.Parse(string(b.Address))
+	if err != nil {
+		return nil, fmt.Errorf("read address of BMC: %w", err)
+	}
+
+	system.Scheme = "https"
+	if b.Address.Scheme() == "redfish+http" {
+		system.Scheme = "http"
+	}
+
+	return system, nil
+}
+
 type reply struct {
 	status   int
 	body     []byte
+	etag     string // "": it has none
 	location string // of a redirect that was not followed
 }
 
@@ -106,7 +117,10 @@ func get(ctx context.Context, c *http.Client, address string, b site.BMC) (reply
 	if err != nil {
 		return reply{}, err
 	}
+	return send(c, request, b)
+}
 
+func send(c *http.Client, request *http.Request, b site.BMC) (reply, error) {
 	if b.Username != "" {
 		request.SetBasicAuth(b.Username, b.Password.Reveal())
 	}
@@ -123,7 +137,7 @@ func get(ctx context.Context, c *http.Client, address string, b site.BMC) (reply
 	defer response.Body.Close()
 
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	return reply{status: response.StatusCode, body: body}, err
+	return reply{status: response.StatusCode, body: body, etag: response.Header.Get("ETag")}, err
 }
 
 // judgeStatus says what a status other than 200 means.
@@ -149,7 +163,7 @@ func judgeStatus(b site.BMC, r reply, path string) Answer {
 		return Answer{
 			Verdict: Busy,
 			Text:    fmt.Sprintf("the BMC %s is busy (it says %d)", addressText(b), r.status),
-			Fix:     "wait: it is asked again automatically",
+			Fix:     fixWait,
 		}
 	}
 	return Answer{
