@@ -76,6 +76,9 @@ func (r *Redactor) AddNamed(name, value string) {
 	switch {
 	case strings.HasSuffix(strings.ToLower(name), ".yaml"):
 		r.addAnnounced(value) // a configuration, with what is secret in it
+	case strings.HasSuffix(strings.ToLower(name), ".json"):
+		r.Add(value)
+		r.addAnnounced(value) // also of one line
 	case isOpen(name) || short && !secretName.MatchString(name):
 	default:
 		r.Add(value)

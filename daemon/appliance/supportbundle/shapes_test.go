@@ -95,7 +95,9 @@ func TestFormsOfKnownSecrets(t *testing.T) {
 	r.AddNamed("ironic.credentials", "an-ironic-password-of-any-length\nfirstlight:a-hash-of-no-known-form\n")
 	r.AddNamed("artifacts.keys", "access-key-of-the-store\nsecret-key-of-the-store\n")
 	r.AddNamed("clouds.yaml", "clouds:\n  x: {auth: {username: admin, password: in-a-yaml-file}}\n")
-	for _, secret := range []string{"an-ironic-password-of-any-length", "a-hash-of-no-known-form", "access-key-of-the-store", "secret-key-of-the-store", "in-a-yaml-file"} {
+	r.AddNamed("0123.json", `{"bmc":"10.0.0.5","username":"admin","password":"Present1OfAnyBMC","nextPassword":"Next2OfAnyBMC456","formerPassword":"Former3OfAnyBMC4"}`)
+	assert.Equal(t, "admin at 10.0.0.5", string(r.Redact([]byte("admin at 10.0.0.5"))))
+	for _, secret := range []string{"Present1OfAnyBMC", "Next2OfAnyBMC456", "Former3OfAnyBMC4", "an-ironic-password-of-any-length", "a-hash-of-no-known-form", "access-key-of-the-store", "secret-key-of-the-store", "in-a-yaml-file"} {
 		assert.Equal(t, "it said [redacted] there", string(r.Redact([]byte("it said "+secret+" there"))))
 	}
 }
