@@ -29,6 +29,7 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/daemon/metal/bmcpassword"
 	"firstlight.dev/firstlight/daemon/metal/discovery"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/loginkey"
@@ -63,6 +64,7 @@ type Daemon struct {
 	page        *page.Server
 	copier      *Copier
 	loginKey    *loginkey.Rotation
+	passwords   *bmcpassword.Rotation // of BMCs
 	runner      *bringup.Runner
 	journal     *bringup.Journal
 	started     time.Time
@@ -98,6 +100,7 @@ func New(log *slog.Logger) *Daemon {
 	secrets := vault.New(d.host.MachineID)
 	secrets.Names = func() []string { return authorityNames(d.host.Hostname()) }
 	d.wireMetal(secrets)
+	d.passwords = d.newPasswordRotation()
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
 	d.verifier = d.newVerifier()
 	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
@@ -156,7 +159,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 	d.metal = provisioning.New(provisioning.Deps{
 		Log: d.log,
 		// Nodes of Cluster API are hosts like those that someone applies: it decides when they are installed.
-		Site:    func() *site.Site { return d.finder.Site().WithoutClusterAPI() },
+		Site:    func() *site.Site { return d.passwords.Site(d.passwords.Named()) },
 		Vault:   secrets,
 		Kube:    d.kube,
 		Boot:    d.boot,
@@ -256,6 +259,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"tidy", d.metal.PruneDeployLogs},
 		{"away copies", d.awayCopies},
 		{"log-in to nodes", d.loginKey.Run},
+		{"passwords of BMCs", d.passwords.Run},
 		{"page", func(ctx context.Context) error { return d.page.Serve(ctx, d.stageReady("clock-set")) }},
 		{"metrics", func(ctx context.Context) error {
 			return metrics.Serve(ctx, d.metricsHandler(), d.log)

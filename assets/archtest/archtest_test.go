@@ -140,7 +140,8 @@ var pairs = map[string][]string{
 	// What blocks a node, and what may switch it on, is decided in metal3; what a BMC may be told, in bmctrust.
 	"daemon/metal/verify": {"daemon/metal/bmctrust", "daemon/metal/metal3"},
 	// Whether a BMC takes a login is asked in one place, so that no account is locked.
-	"daemon/metal/discovery": {"daemon/metal/verify"},
+	"daemon/metal/discovery":   {"daemon/metal/verify"},
+	"daemon/metal/bmcpassword": {"daemon/metal/verify"},
 	// The API serves what the store holds.
 	"daemon/uploads/api": {"daemon/uploads/blobs"},
 	// The same artifacts by another protocol, to the same people.

@@ -12,18 +12,24 @@ import (
 func newRotateCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
-		Use:   "rotate nodes|ironic",
+		Use:   "rotate nodes|ironic|bmc [NODE...]",
 		Short: "Replace a secret of the appliance while the rack is in service",
 		Long: `Replace a secret of the appliance while the rack is in service. A power cut at any moment is gone on from.
 
 nodes: the SSH log-in to nodes. The next key is brought to every node by the current one; when every node has answered,
 it is used, and the former one is taken from every node. Both let the appliance in until then.
 
-ironic: the password of Ironic's API. Ironic and its operator restart; servers notice nothing.`,
-		Args:      cobra.ExactArgs(1),
-		ValidArgs: []string{"nodes", "ironic"},
+ironic: the password of Ironic's API. Ironic and its operator restart; servers notice nothing.
+
+bmc: the passwords of BMCs, of all or of those of the nodes that are named, by Redfish or IPMI as site.yaml has it. Each
+next password is on DATA before its BMC is asked, and Ironic gets it when the BMC has taken a login with it. A BMC that
+refuses is named, and its present password stays. site.yaml keeps the former password, which stands for the new one
+until somebody edits it. The new ones are in the Secrets metal3/NODE-bmc-secret, on DATA and in away copies alone: make
+an away copy afterwards (firstlightd backup).`,
+		Args:              checkRotateArgs,
+		ValidArgsFunction: completeRotate(&socket),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := api.Client{Socket: socket}.Rotate(cmd.Context(), args[0])
+			text, err := api.Client{Socket: socket}.Rotate(cmd.Context(), args[0], args[1:]...)
 			if err == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), text)
 			}
@@ -32,4 +38,25 @@ ironic: the password of Ironic's API. Ironic and its operator restart; servers n
 	}
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	return cmd
+}
+
+// checkRotateArgs: one secret, and of BMCs alone the nodes that are meant.
+func checkRotateArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && args[0] == "bmc" {
+		return nil
+	}
+	return cobra.ExactArgs(1)(cmd, args)
+}
+
+func completeRotate(socket *string) cobra.CompletionFunc {
+	nodes := completeNames(socket, listNodes)
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		switch {
+		case len(args) == 0:
+			return []cobra.Completion{"nodes", "ironic", "bmc"}, cobra.ShellCompDirectiveNoFileComp
+		case args[0] == "bmc":
+			return nodes(cmd, args, begun)
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
 }

@@ -41,8 +41,9 @@ type Server struct {
 	// TrustBMC accepts the certificate that the BMC of a node shows in place of the pinned one, if it has this
 	// fingerprint or if none is given. It returns the one before and the one that is trusted now.
 	TrustBMC func(node, fingerprint string) (before, now string, err error)
-	// Rotate begins to replace a secret, and says what happens from then on; the error is for people.
-	Rotate func(secret string) (string, error)
+	// Rotate begins to replace a secret, and says what happens from then on; the error is for people. nodes are those
+	// whose BMCs are meant, all if there are none.
+	Rotate func(secret string, nodes []string) (string, error)
 	// Login mints a code that lets one browser see the page; the error is for people.
 	Login func() (status.Login, error)
 	Log   *slog.Logger
@@ -127,9 +128,9 @@ func (s *Server) handler() http.Handler {
 		writeJSON(w, Trust{before, now})
 	})
 	mux.HandleFunc("POST /v1/rotate", func(w http.ResponseWriter, r *http.Request) {
-		secret := r.URL.Query().Get("secret")
-		s.Log.Info("rotation asked", "secret", secret)
-		text, err := s.Rotate(secret)
+		secret, nodes := r.URL.Query().Get("secret"), r.URL.Query()["node"]
+		s.Log.Info("rotation asked", "secret", secret, "nodes", nodes)
+		text, err := s.Rotate(secret, nodes)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
@@ -261,9 +262,10 @@ func (c Client) TrustBMC(ctx context.Context, node, fingerprint string) (Trust, 
 	return t, nil
 }
 
-// Rotate has the daemon replace a secret, and returns what happens from then on.
-func (c Client) Rotate(ctx context.Context, secret string) (text string, err error) {
-	body, err := c.do(ctx, http.MethodPost, "/v1/rotate?"+url.Values{"secret": {secret}}.Encode())
+// Rotate has the daemon replace a secret, and returns what happens from then on. nodes are those whose BMCs are meant.
+func (c Client) Rotate(ctx context.Context, secret string, nodes ...string) (text string, err error) {
+	asked := url.Values{"secret": {secret}, "node": nodes}
+	body, err := c.do(ctx, http.MethodPost, "/v1/rotate?"+asked.Encode())
 	if err != nil {
 		return "", err
 	}

@@ -142,7 +142,7 @@ func NewHost(n site.Node, own map[string]string) (*metal3api.BareMetalHost, *cor
 	if n.BMC == nil {
 		return host, nil
 	}
-	bmc := newSecret(name+"-bmc-secret", name, map[string]string{
+	bmc := newSecret(BMCSecretName(name), name, map[string]string{
 		"username": n.BMC.Username,
 		"password": n.BMC.Password.Reveal(),
 	})
@@ -154,6 +154,9 @@ func NewHost(n site.Node, own map[string]string) (*metal3api.BareMetalHost, *cor
 	}
 	return host, bmc
 }
+
+// BMCSecretName is the name of the Secret with the credentials of a node's BMC.
+func BMCSecretName(node string) string { return node + "-bmc-secret" }
 
 // metaData is the mark of the disk (package inspection): the operator adds it to the metadata that it makes itself,
 // which name the host and its UID.

@@ -257,7 +257,10 @@ func (s Reconciler) next(ctx context.Context, n NodeObjects, rec HostBackup, now
 func (s Reconciler) act(ctx context.Context, step Step, n NodeObjects, rec HostBackup, now snapshot) error {
 	have := now.hosts[n.Host.Name]
 	if step == StepPreflight || step == StepAgent {
-		return nil
+		if have == nil || n.BMC == nil || n.Applied {
+			return nil
+		}
+		return s.applyChanged(ctx, now, n.BMC) // Ironic asks the BMC of a host that waits, too
 	}
 
 	// Secrets first: a host whose credentials are missing is an error on the host.
