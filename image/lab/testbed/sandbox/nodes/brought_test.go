@@ -25,7 +25,8 @@ const (
 	greetingControl = "Package: greeting\nVersion: %s\nArchitecture: all\nMaintainer: Alpha <alpha@example.org>\nDepends: jq\nDescription: a greeting\n"
 )
 
-// greeter writes a container image as `docker save` does: one program, and what it is called with.
+// greeter writes a container image as `docker save` does: one program, and what it is called with. It is /greeter, and
+// others by which containers of examples call theirs.
 func (b *bench) greeter(file, ref string, args ...string) {
 	b.t.Helper()
 	program, err := sandbox.Build(b.ctx, ".", "./image/lab/testbed/sandbox/nodes/testdata/greeter", b.t.TempDir())
@@ -37,6 +38,9 @@ func (b *bench) greeter(file, ref string, args ...string) {
 	require.NoError(b.t, w.WriteHeader(&tar.Header{Name: "greeter", Mode: 0o755, Size: int64(len(text))}))
 	_, err = w.Write(text)
 	require.NoError(b.t, err)
+	for _, name := range []string{"bin/bash", "bin/sh", "bin/top"} {
+		require.NoError(b.t, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: "/greeter", Mode: 0o777}))
+	}
 	require.NoError(b.t, w.Close())
 	err = sandbox.WriteImage(file, ref, files.Bytes(), v1.Config{
 		Entrypoint: append([]string{"/greeter"}, args...),
