@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -36,6 +37,9 @@ type labeled struct {
 		Labels      map[string]string `json:"labels"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
+	Status struct {
+		Capacity map[string]string `json:"capacity"`
+	} `json:"status"`
 }
 
 // Run looks for features until ctx ends.
@@ -53,22 +57,23 @@ func (f Features) Run(ctx context.Context) error {
 
 	machine := features.Machine{Root: root.FS(), CPU: readCPU()}
 	for said := ""; ; {
-		found := machine.Labels()
 		local, wrong := features.Local(machine.Root, time.Now())
-		for name, value := range local {
-			found[name] = value
-		}
-		if text := fmt.Sprint(wrong); len(wrong) > 0 && text != said {
-			f.Log.Warn("not every line of the machine's own features is a label", "lines", wrong)
+		found, refused, err := api.applyRules(ctx, f.Node, machine, local)
+		maps.Copy(found.Labels, local)
+		if text := fmt.Sprint(wrong, refused); len(wrong)+len(refused) > 0 && text != said {
+			f.Log.Warn("not everything that is said of the machine becomes a label", "lines", wrong, "rules", refused)
 			said = text
 		}
 
-		changed, err := api.label(ctx, f.Node, found)
+		changed := false
+		if err == nil {
+			changed, err = api.label(ctx, f.Node, found)
+		}
 		switch {
 		case err != nil:
 			f.Log.Warn("features are not on the node yet", "node", f.Node, "error", err)
 		case changed:
-			f.Log.Info("features are on the node", "node", f.Node, "features", len(found))
+			f.Log.Info("features are on the node", "node", f.Node, "features", len(found.Labels))
 		}
 
 		select {
@@ -95,7 +100,7 @@ func RemoveFeatures(ctx context.Context) error {
 
 	var failed []error
 	for _, n := range list.Items {
-		_, err := api.patch(ctx, n, nil)
+		_, err := api.patch(ctx, n, features.Given{})
 		failed = append(failed, err)
 	}
 
@@ -113,8 +118,41 @@ func readCPU() features.CPU {
 	}
 }
 
-// label gives a node the features that were found, and reports whether something changed.
-func (n *nodes) label(ctx context.Context, name string, found map[string]string) (bool, error) {
+// applyRules returns the features of a machine, and what rules and other programs add to them. refused are sentences about
+// rules that cannot be.
+func (n *nodes) applyRules(
+	ctx context.Context, node string, machine features.Machine, local map[string]string,
+) (found features.Given, refused []string, err error) {
+	const api = "/apis/nfd.k8s-sigs.io/v1alpha1/"
+	var rules struct {
+		Items []features.RuleObject `json:"items"`
+	}
+	var said struct {
+		Items []features.NodeFeature `json:"items"`
+	}
+	byOthers := url.QueryEscape(features.NodeNameLabel + "=" + node)
+	err = errors.Join(
+		n.read(ctx, api+"nodefeaturerules", &rules),
+		n.read(ctx, api+"nodefeatures?labelSelector="+byOthers, &said),
+	)
+	if err != nil {
+		return features.Given{Labels: map[string]string{}}, nil, err
+	}
+
+	raw := machine.Raw(node, local)
+	labels := machine.Labels()
+	for _, one := range said.Items {
+		raw.Add(one)
+		maps.Copy(labels, one.Spec.Labels)
+	}
+	found, refused = features.Apply(rules.Items, raw)
+	maps.Copy(labels, found.Labels)
+	found.Labels = labels
+	return found, refused, nil
+}
+
+// label gives a node what was found, and reports whether something changed.
+func (n *nodes) label(ctx context.Context, name string, found features.Given) (bool, error) {
 	var is labeled
 	if err := n.read(ctx, "/api/v1/nodes/"+url.PathEscape(name), &is); err != nil {
 		return false, err
@@ -122,26 +160,54 @@ func (n *nodes) label(ctx context.Context, name string, found map[string]string)
 	return n.patch(ctx, is, found)
 }
 
-func (n *nodes) patch(ctx context.Context, is labeled, found map[string]string) (bool, error) {
-	change, any := features.Patch(is.Metadata.Labels, is.Metadata.Annotations, found)
-	if !any {
-		return false, nil
+// patch writes a node's labels, annotations and what it can offer. A resource is listed as long as it may be there, so that
+// it is taken away after a crash, too.
+func (n *nodes) patch(ctx context.Context, is labeled, found features.Given) (bool, error) {
+	change := features.Patch(features.Node{
+		Labels:      is.Metadata.Labels,
+		Annotations: is.Metadata.Annotations,
+		Capacity:    is.Status.Capacity,
+	}, found)
+	gone, added := map[string]*string{}, map[string]*string{}
+	for name, number := range change.Capacity {
+		if number == nil {
+			gone[name] = nil
+		} else {
+			added[name] = number
+		}
 	}
 
-	text, err := json.Marshal(map[string]features.Metadata{"metadata": change})
-	if err != nil {
-		return false, fmt.Errorf("encode labels: %w", err)
+	path := "/api/v1/nodes/" + url.PathEscape(is.Metadata.Name)
+	for _, step := range []struct {
+		isNeeded bool
+		path     string
+		change   any
+	}{
+		{len(gone) > 0, path + "/status", map[string]any{"status": map[string]any{"capacity": gone, "allocatable": gone}}},
+		{!change.Metadata.IsEmpty(), path, map[string]any{"metadata": change.Metadata}},
+		{len(added) > 0, path + "/status", map[string]any{"status": map[string]any{"capacity": added}}},
+	} {
+		if !step.isNeeded {
+			continue
+		}
+		if err := n.mergePatch(ctx, step.path, step.change); err != nil {
+			return false, err
+		}
 	}
+	return !change.Metadata.IsEmpty() || len(change.Capacity) > 0, nil
+}
 
-	body, err := n.do(
-		ctx, http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(is.Metadata.Name), "application/merge-patch+json",
-		bytes.NewReader(text),
-	)
+func (n *nodes) mergePatch(ctx context.Context, path string, change any) error {
+	text, err := json.Marshal(change)
 	if err != nil {
-		return false, err
+		return fmt.Errorf("encode features: %w", err)
+	}
+	body, err := n.do(ctx, http.MethodPatch, path, "application/merge-patch+json", bytes.NewReader(text))
+	if err != nil {
+		return err
 	}
 	_, _ = io.Copy(io.Discard, body)
-	return true, body.Close()
+	return body.Close()
 }
 
 // read reads one answer of the API.

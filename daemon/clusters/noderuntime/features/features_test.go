@@ -101,39 +101,72 @@ func TestLocalFeatures(t *testing.T) {
 func TestPatchOfANode(t *testing.T) {
 	value := func(s string) *string { return &s }
 	for name, c := range map[string]struct {
-		labels, annotations, found map[string]string
-		want                       Metadata
+		is    Node
+		found Given
+		want  Change
 	}{
 		"new": {
-			map[string]string{"zone": "a"}, nil, map[string]string{"memory-numa": "true", "x.example/y": "1"},
-			Metadata{
+			Node{Labels: map[string]string{"zone": "a"}},
+			Given{Labels: map[string]string{"memory-numa": "true", "x.example/y": "1"}},
+			Change{Metadata: Metadata{
 				map[string]*string{Prefix + "memory-numa": value("true"), "x.example/y": value("1")},
 				map[string]*string{Annotation: value("memory-numa,x.example/y")},
-			},
+			}},
 		},
 		"one has another value, one is gone, and what another wrote stays": {
-			map[string]string{Prefix + "a": "1", Prefix + "b": "1", Prefix + "c": "1"},
-			map[string]string{Annotation: "a,b"},
-			map[string]string{"a": "2"},
-			Metadata{
+			Node{
+				Labels:      map[string]string{Prefix + "a": "1", Prefix + "b": "1", Prefix + "c": "1"},
+				Annotations: map[string]string{Annotation: "a,b"},
+			},
+			Given{Labels: map[string]string{"a": "2"}},
+			Change{Metadata: Metadata{
 				map[string]*string{Prefix + "a": value("2"), Prefix + "b": nil},
 				map[string]*string{Annotation: value("a")},
-			},
+			}},
 		},
 		"everything goes": {
-			map[string]string{Prefix + "a": "1", "zone": "a"}, map[string]string{Annotation: "a,taken-by-hand"}, nil,
-			Metadata{map[string]*string{Prefix + "a": nil}, map[string]*string{Annotation: nil}},
+			Node{
+				Labels:      map[string]string{Prefix + "a": "1", "zone": "a"},
+				Annotations: map[string]string{Annotation: "a,taken-by-hand", annotationAnnotations: "x.example/n", "x.example/n": "1", annotationResources: "x.example/r"},
+				Capacity:    map[string]string{"x.example/r": "5", "cpu": "8"},
+			},
+			Given{},
+			Change{
+				Metadata{
+					map[string]*string{Prefix + "a": nil},
+					map[string]*string{Annotation: nil, annotationAnnotations: nil, annotationResources: nil, "x.example/n": nil},
+				},
+				map[string]*string{"x.example/r": nil},
+			},
 		},
-		"a value that is none": {
-			nil, nil, map[string]string{"cpu-model.vendor_id": "AMD ISBETTER", "a": "1"},
-			Metadata{map[string]*string{Prefix + "a": value("1")}, map[string]*string{Annotation: value("a")}},
+		"values that are none, and what is Kubernetes' own": {
+			Node{},
+			Given{
+				Labels:      map[string]string{"cpu-model.vendor_id": "AMD ISBETTER", "a": "1"},
+				Annotations: map[string]string{"kubernetes.io/x": "1", "long": string(make([]byte, maxAnnotation+1))},
+				Resources:   map[string]string{"cpu": "1000", "x.example/none": "0", "x.example/half": "0.5", "x.example/r": "7"},
+			},
+			Change{
+				Metadata{
+					map[string]*string{Prefix + "a": value("1")},
+					map[string]*string{Annotation: value("a"), annotationResources: value("cpu,x.example/r")},
+				},
+				map[string]*string{Prefix + "cpu": value("1000"), "x.example/r": value("7")},
+			},
 		},
 	} {
-		got, changed := Patch(c.labels, c.annotations, c.found)
-		assert.True(t, changed, name)
-		assert.Equal(t, c.want, got, name)
+		got := Patch(c.is, c.found)
+		assert.Equal(t, c.want.Metadata, got.Metadata, name)
+		assert.Equal(t, len(c.want.Capacity), len(got.Capacity), name)
+		for r, want := range c.want.Capacity {
+			assert.Equal(t, want, got.Capacity[r], name)
+		}
 	}
 
-	_, changed := Patch(map[string]string{Prefix + "a": "1"}, map[string]string{Annotation: "a"}, map[string]string{"a": "1"})
-	assert.False(t, changed, "a node that is as found is written again")
+	same := Patch(
+		Node{map[string]string{Prefix + "a": "1"}, map[string]string{Annotation: "a", annotationResources: "x.example/r"}, map[string]string{"x.example/r": "7"}},
+		Given{Labels: map[string]string{"a": "1"}, Resources: map[string]string{"x.example/r": "7"}},
+	)
+	assert.True(t, same.Metadata.IsEmpty(), "a node that is as found is written again")
+	assert.Empty(t, same.Capacity)
 }

@@ -65,14 +65,20 @@ var examples = []example{
 	{file: "icn-nodus/example/ovn4nfv_direct_pn.yml"},
 }
 
+// featureExamples are those of what sriov is Skipped next to, on nodes without such devices.
+var featureExamples = []example{
+	{file: "node-feature-discovery/examples/nodefeature.yaml"},
+	{file: "node-feature-discovery/examples/nodefeaturerule.yaml"},
+}
+
 // TestUpstreamsExamples applies files of upstreams that the add-ons are compatible with, as they are: those of Multus, the
-// SR-IOV network device plugin and Nodus. FIRSTLIGHT_EXAMPLES names a folder with checkouts of these by their names. Their
-// images are stand-ins, uploaded under the names that the files have.
+// SR-IOV network device plugin, Node Feature Discovery and Nodus. FIRSTLIGHT_EXAMPLES names a folder with checkouts of these
+// by their names. Their images are stand-ins, uploaded under the names that the files have.
 func TestUpstreamsExamples(t *testing.T) {
 	checkouts := os.Getenv("FIRSTLIGHT_EXAMPLES")
 	if checkouts == "" {
 		t.Skip("applies files of other projects; FIRSTLIGHT_EXAMPLES names a folder with checkouts of multus-cni, " +
-			"sriov-network-device-plugin and icn-nodus")
+			"sriov-network-device-plugin, node-feature-discovery and icn-nodus")
 	}
 	long(t)
 	b := newWhole(t, "examples", 2)
@@ -96,17 +102,34 @@ func TestUpstreamsExamples(t *testing.T) {
 
 	const kubectl = "kubectl --kubeconfig /etc/kubernetes/admin.conf "
 	first := b.Servers[0]
-	b.kubectl("taint", "nodes", "--all", "node-role.kubernetes.io/control-plane-") // the examples tolerate nothing
-	for _, e := range examples {
+	b.on(first, kubectl+"taint nodes --all node-role.kubernetes.io/control-plane- || true") // the examples tolerate nothing
+	b.applyExamples(checkouts, examples)
+	const events = kubectl + "get events --field-selector reason=DevicesNotOffered -o jsonpath={.items[*].message}"
+	assert.Empty(t, b.on(first, events), "resources of upstream's configurations are not offered")
+	b.await(first, kubectl+"-n kube-system logs ds/sriov -c devices", "no virtual function of this node fits a resource of the configuration")
+	t.Log("\n" + b.kubectl("get", "network-attachment-definitions,networks,providernetworks,pods", "-o", "wide"))
+
+	b.provisionPlugins("multus, nfd, ovn, ovn4nfv")
+	b.appliance("kubectl", "wait", "kc/edge-nfd", "--for=condition=Ready", "--timeout=10m")
+	b.applyExamples(checkouts, featureExamples)
+	const offered = kubectl + `get node worker-2 -o 'jsonpath={.status.allocatable.vendor\.io/static},{.status.allocatable.vendor\.io/dynamic}'`
+	b.await(first, offered, `^123,\d+$`)
+	t.Log("of nodefeaturerule.yaml: " + b.on(first, offered))
+}
+
+// applyExamples applies files, and waits for what each is to come to.
+func (b *bench) applyExamples(checkouts string, all []example) {
+	b.t.Helper()
+	for _, e := range all {
 		text, err := os.ReadFile(filepath.Join(checkouts, filepath.FromSlash(e.file)))
-		require.NoError(t, err)
-		t.Log("kubectl apply -f " + e.file)
+		require.NoError(b.t, err)
+		b.t.Log("kubectl apply -f " + e.file)
 		b.applyEdge(string(text))
 		switch {
 		case e.says != "":
 			_, name, _ := strings.Cut(e.deploys, "/")
-			b.await(first, kubectl+"get events --field-selector involvedObject.name="+name+" -o jsonpath={.items[*].message}", e.says)
-			t.Log("  waits: " + e.says)
+			b.await(b.Servers[0], onNode+"get events --field-selector involvedObject.name="+name+" -o jsonpath={.items[*].message}", e.says)
+			b.t.Log("  waits: " + e.says)
 		case strings.HasPrefix(e.deploys, "pod/"):
 			b.kubectl("wait", e.deploys, "--for=condition=Ready", "--timeout=5m")
 			b.checkNetworks(e, strings.TrimPrefix(e.deploys, "pod/"))
@@ -117,11 +140,6 @@ func TestUpstreamsExamples(t *testing.T) {
 			}
 		}
 	}
-
-	t.Log("\n" + b.kubectl("get", "network-attachment-definitions,networks,providernetworks,pods", "-o", "wide"))
-	const events = kubectl + "get events --field-selector reason=DevicesNotOffered -o jsonpath={.items[*].message}"
-	assert.Empty(t, b.on(first, events), "resources of upstream's configurations are not offered")
-	b.await(first, kubectl+"-n kube-system logs ds/sriov -c devices", "no virtual function of this node fits a resource of the configuration")
 }
 
 // checkNetworks looks for what an example's pod is to have.

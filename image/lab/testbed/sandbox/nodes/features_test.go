@@ -28,6 +28,31 @@ func TestFeaturesLabelNodes(t *testing.T) {
 	b.on(worker, "rm "+local)
 	b.await(first, labels+" | grep -c /rack || true", "^0\n")
 
+	// What rules give, and what another program says of one node.
+	b.applyEdge(`{apiVersion: nfd.k8s-sigs.io/v1alpha1, kind: NodeFeatureRule, metadata: {name: trial}, spec: {rules: [
+{name: card, labels: {x.example/card: "true"}, annotations: {x.example/note: a card}, matchFeatures: [{feature: card.kinds, matchExpressions: {fast: {op: Exists}}}]},
+{name: kernel, labels: {x.example/kernel: "@kernel.version.major"}, extendedResources: {x.example/slots: "3"}, matchFeatures: [{feature: kernel.version}]},
+{name: wrong, labelsTemplate: x}]}}
+---
+{apiVersion: nfd.k8s-sigs.io/v1alpha1, kind: NodeFeature, metadata: {name: worker-2, namespace: default, labels: {nfd.node.kubernetes.io/node-name: worker-2}},
+spec: {labels: {x.example/said: "1"}, features: {flags: {card.kinds: {elements: {fast: {}}}}}}}`)
+	b.await(first, labels, `"x.example/card":"true"`)
+	b.await(first, labels, `"x.example/said":"1"`)
+	const offered = `kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes -o 'jsonpath={.items[*].status.allocatable.x\.example/slots}'`
+	b.await(first, offered, "^3 3$")
+	t.Log("\n" + b.kubectl("get", "nodes", "-L", "x.example/card,x.example/kernel,x.example/said") + b.on(first, offered))
+	assert.NotContains(t, b.kubectl("get", "node", "master-1", "-o", "jsonpath={.metadata.labels}"), "x.example/card")
+	assert.Equal(t, "a card", b.kubectl("get", "node", "worker-2", "-o", `jsonpath={.metadata.annotations.x\.example/note}`))
+	b.await(first, "kubectl --kubeconfig /etc/kubernetes/admin.conf -n kube-system logs ds/node-feature-discovery",
+		"labelsTemplate is not offered; write labels")
+	_, err := b.Kubectl(b.ctx, cluster, "--as=system:serviceaccount:kube-system:node-feature-discovery",
+		"--as-user-extra=authentication.kubernetes.io/node-name=worker-2", "patch", "node", "worker-2", "--subresource=status",
+		"--type=merge", "-p", `{"status":{"capacity":{"cpu":"1000"}}}`)
+	assert.ErrorContains(t, err, "only labels, annotations and extended resources are written")
+	b.kubectl("delete", "nodefeaturerule", "trial")
+	b.await(first, labels+" | grep -c x.example/card || true", "^0\n")
+	b.await(first, offered, "^ ?$")
+
 	// The pod of one node writes nothing of another.
 	for node, says := range map[string]string{"worker-2": "", "master-1": "the pod of one node writes no other node's labels"} {
 		_, err := b.Kubectl(b.ctx, cluster, "--as=system:serviceaccount:kube-system:node-feature-discovery",
