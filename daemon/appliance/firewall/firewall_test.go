@@ -129,6 +129,7 @@ var sockets = map[string][]string{
 	"cmd/firstlightd/pxe.go":                         {"metrics"}, // of the boot services run by themselves
 	"daemon/appliance/api/api.go":                    nil,         // a Unix socket of root's
 	"daemon/appliance/vault/agent.go":                nil,         // a Unix socket of root's: keys for the installers
+	"daemon/appliance/workstation/workstation.go":    nil,         // loopback of a workstation: firstlight proxy
 	"daemon/appliance/host/timeserver/timeserver.go": {"time"},
 	"daemon/appliance/metrics/serve.go":              {"metrics"},
 	"daemon/engine/nodehealth/nodehealth.go":         nil, // loopback of a cluster node, for the kubelet
