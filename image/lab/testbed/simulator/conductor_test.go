@@ -219,6 +219,9 @@ func (a *appliance) command(t *testing.T, h *simulator.Server, name string, para
 		defer response.Body.Close()
 		var all struct{ Commands []json.RawMessage }
 		text, err := io.ReadAll(response.Body)
+		if err != nil && strings.HasSuffix(name, "power_off") {
+			return true // it went while it answered
+		}
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(text, &all))
 		for _, c := range all.Commands {
