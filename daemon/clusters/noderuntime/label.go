@@ -94,7 +94,7 @@ func RemoveFeatures(ctx context.Context) error {
 	var list struct {
 		Items []labeled `json:"items"`
 	}
-	if err := api.read(ctx, "/api/v1/nodes", &list); err != nil {
+	if err := api.read(ctx, "/api/v1/nodes", nil, &list); err != nil {
 		return err
 	}
 
@@ -130,10 +130,10 @@ func (n *nodes) applyRules(
 	var said struct {
 		Items []features.NodeFeature `json:"items"`
 	}
-	byOthers := url.QueryEscape(features.NodeNameLabel + "=" + node)
+	ofNode := url.Values{"labelSelector": {features.NodeNameLabel + "=" + node}}
 	err = errors.Join(
-		n.read(ctx, api+"nodefeaturerules", &rules),
-		n.read(ctx, api+"nodefeatures?labelSelector="+byOthers, &said),
+		n.read(ctx, api+"nodefeaturerules", nil, &rules),
+		n.read(ctx, api+"nodefeatures", ofNode, &said),
 	)
 	if err != nil {
 		return features.Given{Labels: map[string]string{}}, nil, err
@@ -154,7 +154,7 @@ func (n *nodes) applyRules(
 // label gives a node what was found, and reports whether something changed.
 func (n *nodes) label(ctx context.Context, name string, found features.Given) (bool, error) {
 	var is labeled
-	if err := n.read(ctx, "/api/v1/nodes/"+url.PathEscape(name), &is); err != nil {
+	if err := n.read(ctx, "/api/v1/nodes/"+url.PathEscape(name), nil, &is); err != nil {
 		return false, err
 	}
 	return n.patch(ctx, is, found)
@@ -211,8 +211,8 @@ func (n *nodes) mergePatch(ctx context.Context, path string, change any) error {
 }
 
 // read reads one answer of the API.
-func (n *nodes) read(ctx context.Context, path string, to any) error {
-	body, err := n.get(ctx, path, nil)
+func (n *nodes) read(ctx context.Context, path string, query url.Values, to any) error {
+	body, err := n.get(ctx, path, query)
 	if err != nil {
 		return err
 	}
