@@ -33,7 +33,7 @@ type example struct {
 var examples = []example{
 	{
 		file: "multus-cni/examples/macvlan-pod.yml", deploys: "pod/samplepod",
-		has: []string{`"name": "default/macvlan-conf"`, `"interface": "net1"`, `"10.1.1.101"`, `"mac": "c2:b0:57:49:47:f1"`, `"default-route"`},
+		has: []string{`"name": "default/macvlan-conf"`, `"interface": "net1"`, `"10.1.1.101"`, `"mac": "c2:b0:57:49:47:f1"`},
 	},
 	{file: "multus-cni/examples/sriov-pod.yml", deploys: "pod/testpod1", says: "Insufficient intel.com/sriov"},
 	{file: "sriov-network-device-plugin/deployments/configMap.yaml"},
@@ -111,6 +111,7 @@ func TestUpstreamsExamples(t *testing.T) {
 	t.Log("\n" + b.kubectl("get", "network-attachment-definitions,networks,providernetworks,pods", "-o", "wide"))
 
 	b.provisionPlugins("multus, nfd, ovn, ovn4nfv")
+	b.appliance("kubectl", "wait", "kc/edge-nfd", "--for=create", "--timeout=5m")
 	b.appliance("kubectl", "wait", "kc/edge-nfd", "--for=condition=Ready", "--timeout=10m")
 	b.applyExamples(checkouts, featureExamples)
 	const offered = kubectl + `get node worker-2 -o 'jsonpath={.status.allocatable.vendor\.io/static},{.status.allocatable.vendor\.io/dynamic}'`
