@@ -45,6 +45,8 @@ spec: {labels: {x.example/said: "1"}, features: {flags: {card.kinds: {elements: 
 	assert.Equal(t, "a card", b.kubectl("get", "node", "worker-2", "-o", `jsonpath={.metadata.annotations.x\.example/note}`))
 	b.await(first, "kubectl --kubeconfig /etc/kubernetes/admin.conf -n kube-system logs ds/node-feature-discovery",
 		"labelsTemplate is not offered; write labels")
+	b.kubectl("create", "clusterrole", "trial", "--verb=get", "--resource=nodes/status") // kubectl reads before it writes
+	b.kubectl("create", "clusterrolebinding", "trial", "--clusterrole=trial", "--serviceaccount=kube-system:node-feature-discovery")
 	_, err := b.Kubectl(b.ctx, cluster, "--as=system:serviceaccount:kube-system:node-feature-discovery",
 		"--as-user-extra=authentication.kubernetes.io/node-name=worker-2", "patch", "node", "worker-2", "--subresource=status",
 		"--type=merge", "-p", `{"status":{"capacity":{"cpu":"1000"}}}`)
@@ -67,5 +69,6 @@ spec: {labels: {x.example/said: "1"}, features: {flags: {card.kinds: {elements: 
 	b.provisionPlugins("")
 	b.await(first, labels+" | grep -c kernel-version || true", "^0\n")
 	assert.Contains(t, b.on(first, labels), `"feature.node.kubernetes.io/by-hand":"true"`)
-	assert.Empty(t, b.kubectl("get", "clusterrole,serviceaccount,daemonset,job,validatingadmissionpolicy", "-A", "-o", "name", "--ignore-not-found", "-l", "kpa.akraino.org/name=edge-nfd"))
+	b.await(first, onNode+"get clusterrole,serviceaccount,daemonset,job,validatingadmissionpolicy -A -o name --ignore-not-found "+
+		"-l kpa.akraino.org/name=edge-nfd", "^$")
 }
