@@ -4,8 +4,10 @@ package inventory
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -37,7 +39,7 @@ type server struct {
 // address that was wrong in a list is as wrong in the site. It holds the BMCs' passwords in clear. Notes are lines for
 // people, FILE: what was left out and why. An error means that a list could not be read at all.
 func Import(files []File) (document []byte, notes []string, err error) {
-	r := &reader{servers: map[string]*server{}}
+	r := &reader{servers: map[string]*server{}, powers: map[string]power{}}
 	for _, f := range files {
 		r.file = f.Name
 		if err := r.read(f.Data); err != nil {
@@ -107,16 +109,14 @@ func (s *server) addMAC(text string) {
 	}
 }
 
-var twelveDigits = regexp.MustCompile(`^([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$`)
-
 // normalizeMAC takes a MAC with any separators, or none. It leaves what is none to Load, which says where it is.
 func normalizeMAC(text string) string {
 	text = strings.TrimSpace(text)
-	digits := strings.NewReplacer(":", "", "-", "", ".", "").Replace(strings.ToLower(text))
-	if twelveDigits.MatchString(digits) {
-		return twelveDigits.ReplaceAllString(digits, "$1:$2:$3:$4:$5:$6")
+	mac, err := hex.DecodeString(strings.NewReplacer(":", "", "-", "", ".", "").Replace(text))
+	if err != nil || len(mac) != 6 {
+		return text
 	}
-	return text
+	return net.HardwareAddr(mac).String()
 }
 
 // setBMC notes a BMC, whose address may have a scheme, or the length of its network. One without a scheme speaks IPMI.

@@ -96,6 +96,23 @@ func TestWhatATableSays(t *testing.T) {
 	}
 }
 
+// TestAddressesOfMAAS: its BMCs may have a scheme of the web, and its answers may come in several files.
+func TestAddressesOfMAAS(t *testing.T) {
+	text, _, err := Import([]File{
+		{"m.json", []byte(`[{"system_id": "a", "hostname": "a"}, {"system_id": "b", "hostname": "b"}, {"system_id": "c", "hostname": "c"}]`)},
+		{"p.json", []byte(`{"a": {"power_address": "http://10.0.0.1/", "node_id": "1"}, "b": {"power_address": "10.0.0.2", "node_id": "2"}}`)},
+		{"q.json", []byte(`{"c": {"power_address": "10.0.0.3"}}`)},
+	})
+	require.NoError(t, err)
+	got, _ := site.Load("site.yaml", text)
+	require.Len(t, got.Nodes, 3, string(text))
+	for i, want := range []site.BMCAddress{
+		"redfish+http://10.0.0.1/redfish/v1/Systems/1", "redfish://10.0.0.2/redfish/v1/Systems/2", "ipmi://10.0.0.3",
+	} {
+		assert.Equal(t, want, got.Nodes[i].BMC.Address)
+	}
+}
+
 func TestWhatIsNoList(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                                "import x: it is empty",

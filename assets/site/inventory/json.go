@@ -114,9 +114,8 @@ func (r *reader) addMachine(text []byte) error {
 	var m struct {
 		SystemID      string `json:"system_id"`
 		Hostname      string
-		PowerType     string `json:"power_type"`
-		BootInterface *nic   `json:"boot_interface"`
-		InterfaceSet  []nic  `json:"interface_set"`
+		BootInterface *nic  `json:"boot_interface"`
+		InterfaceSet  []nic `json:"interface_set"`
 		Pool          struct{ Name string }
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
@@ -148,7 +147,6 @@ type power struct {
 
 // readPowers takes what MAAS has of BMCs, by system ID (maas PROFILE machines power-parameters).
 func (r *reader) readPowers(object map[string]json.RawMessage) error {
-	r.powers = map[string]power{}
 	for id, text := range object {
 		var p power
 		if err := json.Unmarshal(text, &p); err != nil {
@@ -168,8 +166,16 @@ func (r *reader) assignPowers() {
 			continue
 		}
 		if p.NodeID != "" {
-			host := strings.TrimSuffix(strings.TrimPrefix(p.Address, "https://"), "/")
-			s.bmc = "redfish://" + host + "/redfish/v1/Systems/" + p.NodeID
+			scheme, host, hasScheme := strings.Cut(strings.TrimSuffix(p.Address, "/"), "://")
+			switch {
+			case !hasScheme:
+				scheme, host = "redfish", scheme
+			case scheme == "https":
+				scheme = "redfish"
+			default:
+				scheme = "redfish+" + scheme
+			}
+			s.bmc = scheme + "://" + host + "/redfish/v1/Systems/" + p.NodeID
 		} else {
 			s.setBMC(p.Address)
 		}

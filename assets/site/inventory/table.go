@@ -25,7 +25,7 @@ var columns = map[string][]string{
 	"device": {"device"}, // in a list of interfaces, whose names are other ones
 }
 
-// labels are the columns that become labels of the node's BareMetalHost.
+// labelColumns are the columns that become labels of the node's BareMetalHost.
 var labelColumns = []string{"rack", "serial", "role"}
 
 // separators are between several MACs in one field.
