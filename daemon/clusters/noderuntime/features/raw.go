@@ -163,12 +163,7 @@ func (m Machine) kernelConfig() map[string]string {
 }
 
 func (m Machine) numa() map[string]string {
-	nodes := 0
-	for _, name := range m.names("sys/devices/system/node") {
-		if numaNode.MatchString(name) {
-			nodes++
-		}
-	}
+	nodes := m.numaNodes()
 	return map[string]string{"is_numa": strconv.FormatBool(nodes > 1), "node_count": strconv.Itoa(nodes)}
 }
 

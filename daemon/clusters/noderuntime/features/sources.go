@@ -54,9 +54,9 @@ func (m Machine) kernel() map[string]string {
 		}
 	}
 
-	for line := range strings.Lines(m.text("boot/config-" + full)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if name = strings.TrimPrefix(name, "CONFIG_"); value == "y" && slices.Contains(options, name) {
+	config := m.kernelConfig()
+	for _, name := range options {
+		if config[name] == "y" {
 			all["kernel-config."+name] = "true"
 		}
 	}
@@ -70,15 +70,19 @@ func (m Machine) kernel() map[string]string {
 // numaNode is the directory of a node of NUMA.
 var numaNode = regexp.MustCompile(`^node\d+$`)
 
-func (m Machine) memory() map[string]string {
-	all := map[string]string{}
-	nodes := 0
+// numaNodes is how many nodes of NUMA there are.
+func (m Machine) numaNodes() (n int) {
 	for _, name := range m.names("sys/devices/system/node") {
 		if numaNode.MatchString(name) {
-			nodes++
+			n++
 		}
 	}
-	if nodes > 1 {
+	return n
+}
+
+func (m Machine) memory() map[string]string {
+	all := map[string]string{}
+	if m.numaNodes() > 1 {
 		all["memory-numa"] = "true"
 	}
 
@@ -147,22 +151,10 @@ func (m Machine) storage() map[string]string {
 
 func (m Machine) system() map[string]string {
 	all := map[string]string{}
-	for line := range strings.Lines(m.text("etc/os-release")) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		value = strings.Trim(value, `"'`)
-		if value == "" {
-			continue
-		}
-		switch name {
-		case "ID":
-			all["system-os_release.ID"] = value
-		case "VERSION_ID":
-			all["system-os_release.VERSION_ID"] = value
-			major, minor, _ := strings.Cut(value, ".")
-			all["system-os_release.VERSION_ID.major"] = major
-			if minor != "" {
-				all["system-os_release.VERSION_ID.minor"] = minor
-			}
+	release := m.osRelease()
+	for _, name := range []string{"ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor"} {
+		if value := release[name]; value != "" {
+			all["system-os_release."+name] = value
 		}
 	}
 	return all
