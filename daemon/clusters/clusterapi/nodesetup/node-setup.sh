@@ -158,6 +158,14 @@ names() {
 	[ -z "$config" ] || echo "$config" | sed '/forward \. /,/}/d' | kubectl replace -f -
 }
 
+# answers has the name server ready as soon as it answers, as on the installer's nodes: by kubeadm it is asked every ten
+# seconds, and the cluster waits for that.
+answers() {
+	server=$(kubectl -n kube-system get deployment coredns --ignore-not-found -o name) || return 1
+	[ -z "$server" ] || kubectl -n kube-system patch "$server" \
+		--patch 'spec: {template: {spec: {containers: [{name: coredns, readinessProbe: {periodSeconds: 2}}]}}}'
+}
+
 # network prints the objects of the pods' network.
 network() {
 	at=$(endpoint)
@@ -199,7 +207,7 @@ network)
 	[ -e $init ] || exit 0
 	export KUBECONFIG=/etc/kubernetes/admin.conf
 	say "making the network"
-	until names && network | kubectl apply -f -; do
+	until names && answers && network | kubectl apply -f -; do
 		sleep 2
 	done
 	say "the network is made"

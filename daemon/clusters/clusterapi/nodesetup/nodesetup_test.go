@@ -207,6 +207,31 @@ esac`
 	assert.NotContains(t, m.read("calls"), "configmap", "names are asked of the name server that there is")
 }
 
+// kubeadm's name server is asked as often as ours; a cluster that has another one is left alone.
+func TestTheNameServerIsReadyAsSoonAsItAnswers(t *testing.T) {
+	const patch = "kubectl -n kube-system patch deployment.apps/coredns --patch spec: {template: {spec: {containers: " +
+		"[{name: coredns, readinessProbe: {periodSeconds: 2}}]}}}\n"
+	for _, c := range []struct {
+		found string
+		want  int
+	}{{"deployment.apps/coredns", 1}, {"", 0}} {
+		m := newMachine(t, map[string]string{"sleep": "", "kubectl": `case "$*" in
+*"get deployment"*)
+	[ -e $0.tried ] || { touch $0.tried; exit 1; }
+	echo ` + c.found + `
+	;;
+esac`})
+		m.write("etc/resolv.conf", "nameserver 172.22.0.1\n")
+		m.write("run/kubeadm/kubeadm.yaml", initFile)
+		out, err := m.run("network")
+		require.NoError(t, err, out)
+
+		calls := m.read("calls")
+		assert.Equal(t, c.want, strings.Count(calls, patch), calls)
+		assert.Equal(t, 1, strings.Count(calls, "kubectl apply -f -\n"), "the network is made once it is known")
+	}
+}
+
 // The API server begins to answer between two questions: what the first one would have led to is not left out.
 func TestTheNameServerIsAskedUntilThereIsAnAnswer(t *testing.T) {
 	m := newMachine(t, map[string]string{"sleep": "", "kubectl": `case "$*" in
