@@ -71,6 +71,11 @@ func (o *objects) begin(ctx context.Context, root, dir string) (err error) {
 	if err := o.awaitFree(ctx); err != nil {
 		return err
 	}
+	// What one cluster leaves on a disk is lost to the next one.
+	_, err = o.scenario.Sandbox.Run(ctx, "kubectl", "-n", "metal3", "annotate", "bmh", "--all", "firstlight.dev/overwrite=released")
+	if err != nil {
+		return err
+	}
 
 	top, err := bench.FindTop()
 	if err != nil {
