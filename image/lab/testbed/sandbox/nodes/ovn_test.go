@@ -11,44 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox/nodes"
 )
-
-// ovnNetworks are what upstream's examples have: two networks, and its definition for multus.
-const ovnNetworks = `
-apiVersion: k8s.plugin.opnfv.org/v1alpha1
-kind: Network
-metadata:
-  name: ovn-priv-net
-spec:
-  cniType : ovn4nfv
-  ipv4Subnets:
-  - subnet: 172.16.44.0/24
-    name: subnet1
-    gateway: 172.16.44.1/24
----
-apiVersion: k8s.plugin.opnfv.org/v1alpha1
-kind: Network
-metadata:
-  name: ovn-port-net
-spec:
-  cniType : ovn4nfv
-  ipv4Subnets:
-  - subnet: 172.16.33.0/24
-    name: subnet1
-    gateway: 172.16.33.1/24
----
-apiVersion: "k8s.cni.cncf.io/v1"
-kind: NetworkAttachmentDefinition
-metadata:
-  name: ovn4nfv-k8s-plugin
-spec:
-  config: '{
-      "cniVersion": "0.3.1",
-      "type": "ovn4nfvk8s-cni"
-    }'
-`
 
 // upstreamPair is the annotation of upstream's Deployment with two networks; upstreamGateway that of its default gateway.
 const (
@@ -77,29 +41,6 @@ spec:
     providerInterfaceName: %s
     directNodeSelector: all
 `
-
-// ovnPod is a pod that answers on all of its addresses, with interfaces of OVN by one of multus' definitions.
-func ovnPod(name, node, definition, annotation string) string {
-	return fmt.Sprintf(`
----
-apiVersion: v1
-kind: Pod
-metadata:
-  name: %[1]s
-  labels: {app: ovn, role: %[1]s}
-  annotations: {k8s.v1.cni.cncf.io/networks: %[3]s, k8s.plugin.opnfv.org/nfn-network: %[4]q}
-spec:
-  nodeName: %[2]s
-  terminationGracePeriodSeconds: 1
-  tolerations: [{operator: Exists}]
-  containers:
-    - name: probe
-      image: %[5]s
-      imagePullPolicy: IfNotPresent
-      command: [/usr/bin/firstlight-node, probe, --listen, ":9000"]
-      env: [{name: NODE, value: %[2]s}, {name: POD, value: %[1]s}]
-`, name, node, definition, annotation, manifest.NodeImage)
-}
 
 // ovnBench is a cluster with the add-on.
 type ovnBench struct{ *bench }
@@ -131,31 +72,6 @@ func (b ovnBench) inPod(s *nodes.Server, address, command string) string {
 if nsenter --net=$n ip -4 -o address | grep -q 'inet %s/'; then exec nsenter --net=$n %s; fi
 done; echo no pod of this node has %[1]s; exit 1`, address, command))
 }
-
-// echoProgram sends echo requests of a size and counts replies: no node has ping.
-const echoProgram = `
-import os, socket, struct, sys
-s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
-s.settimeout(2)
-def checksum(b):
-    total = sum(struct.unpack("!%dH" % (len(b) // 2), b))
-    while total >> 16:
-        total = (total & 0xffff) + (total >> 16)
-    return total ^ 0xffff
-replies = 0
-for n in range(5):
-    body = struct.pack("!HH", os.getpid() & 0xffff, n) + b"x" * int(sys.argv[2])
-    s.sendto(struct.pack("!BBH", 8, 0, checksum(b"\x08\x00\x00\x00" + body)) + body, (sys.argv[1], 0))
-    try:
-        while True:
-            answer = s.recv(9000)
-            if answer[20] == 0 and answer[24:28] == body[:4]:
-                replies += 1
-                break
-    except TimeoutError:
-        pass
-print(replies, "of 5")
-`
 
 // echo counts the replies of an address to a pod's echo requests with so many bytes.
 func (b ovnBench) echo(s *nodes.Server, from, to string, size int) {
@@ -215,12 +131,12 @@ func TestOVN(t *testing.T) {
 	t.Log("\n" + b.appliance("kubectl", "get", "kc", "-o", "wide"))
 	first, worker := b.Servers[0], b.Servers[1]
 	for _, s := range b.Servers {
-		b.on(s, "cat >/run/echo.py <<'END'\n"+echoProgram+"END")
+		b.on(s, "cat >/run/echo.py <<'END'\n"+nodes.EchoProgram+"END")
 	}
 
 	// Two pods on two nodes, with upstream's networks.
-	b.applyEdge(ovnNetworks)
-	b.applyEdge(ovnPod("left", "master-1", "ovn4nfv-k8s-plugin", upstreamPair) + ovnPod("right", "worker-2", "ovn4nfv-k8s-plugin", upstreamPair))
+	b.applyEdge(nodes.OVNNetworks)
+	b.applyEdge(nodes.OVNPod("left", "master-1", "ovn4nfv-k8s-plugin", upstreamPair) + nodes.OVNPod("right", "worker-2", "ovn4nfv-k8s-plugin", upstreamPair))
 	b.kubectl("wait", "pod/left", "pod/right", "--for=condition=Ready", "--timeout=5m")
 	b.show()
 	t.Log("\n" + b.kubectl("get", "networks", "-o", "wide") + "\n" + b.networkStatus("left"))
@@ -264,7 +180,7 @@ func TestOVN(t *testing.T) {
 // checkGateway: a pod whose default route is by one of its networks, as upstream's example has it, is routed to the other
 // one, and reaches the cluster's pods as before.
 func (b ovnBench) checkGateway(t *testing.T, first *nodes.Server) {
-	b.applyEdge(ovnPod("dg", "master-1", "ovn-networkobj", upstreamGateway))
+	b.applyEdge(nodes.OVNPod("dg", "master-1", "ovn-networkobj", upstreamGateway))
 	b.kubectl("wait", "pod/dg", "--for=condition=Ready", "--timeout=5m")
 	routes := b.inPod(first, b.address("dg", "net3"), "ip route")
 	t.Log("routes of dg:\n" + routes)
@@ -275,7 +191,7 @@ func (b ovnBench) checkGateway(t *testing.T, first *nodes.Server) {
 	assert.Contains(t, answer, `"pod":"right"`)
 
 	// One that has only the second network: its gateway is the router between the two.
-	b.applyEdge(ovnPod("routed", "master-1", "ovn-networkobj",
+	b.applyEdge(nodes.OVNPod("routed", "master-1", "ovn-networkobj",
 		`{"type": "ovn4nfv", "interface": [{"name": "ovn-priv-net", "interface": "net0", "defaultGateway": "true"}]}`))
 	b.kubectl("wait", "pod/routed", "--for=condition=Ready", "--timeout=5m")
 	b.echo(first, b.address("routed", "net0"), "172.16.33.1", 56)
@@ -286,8 +202,8 @@ func (b ovnBench) checkMissing(t *testing.T, first *nodes.Server) {
 	events := func(pod string) string {
 		return "kubectl --kubeconfig /etc/kubernetes/admin.conf get events --field-selector involvedObject.name=" + pod + ",type=Warning -o jsonpath={.items[*].message}"
 	}
-	b.applyEdge(ovnPod("lonely", "worker-2", "ovn-networkobj", `{"type": "ovn4nfv", "interface": [{"name": "late", "interface": "net0"}]}`) +
-		ovnPod("greedy", "worker-2", "ovn-networkobj", fmt.Sprintf(
+	b.applyEdge(nodes.OVNPod("lonely", "worker-2", "ovn-networkobj", `{"type": "ovn4nfv", "interface": [{"name": "late", "interface": "net0"}]}`) +
+		nodes.OVNPod("greedy", "worker-2", "ovn-networkobj", fmt.Sprintf(
 			`{"type": "ovn4nfv", "interface": [{"name": "ovn-port-net", "interface": "net0", "ipAddress": %q}]}`, b.address("left", "net2"))))
 	b.await(first, events("lonely"), "no Network or ProviderNetwork late is ready in default or default; create it")
 	b.await(first, events("greedy"), "is pod default/left's")
@@ -307,7 +223,7 @@ func (b ovnBench) checkProvider(t *testing.T, worker *nodes.Server) {
 		b.on(s, fmt.Sprintf("ip link add pnet0 type vxlan id 77 dstport 4790 local %s remote %s && ip link set pnet0 up", s.Addr, b.Servers[1-i].Addr))
 	}
 	b.applyEdge(fmt.Sprintf(directNetwork, "directpnetwork", "pnet0"))
-	b.applyEdge(ovnPod("outer-left", "master-1", "ovn-networkobj", upstreamDirect) + ovnPod("outer-right", "worker-2", "ovn-networkobj", upstreamDirect))
+	b.applyEdge(nodes.OVNPod("outer-left", "master-1", "ovn-networkobj", upstreamDirect) + nodes.OVNPod("outer-right", "worker-2", "ovn-networkobj", upstreamDirect))
 	b.kubectl("wait", "pod/outer-left", "pod/outer-right", "--for=condition=Ready", "--timeout=5m")
 	for _, s := range b.Servers {
 		b.await(s, "ip -br -n firstlight-ovn link show pnet0", "UP")
@@ -363,11 +279,11 @@ func (b ovnBench) checkChain(t *testing.T, first, worker *nodes.Server) {
 	const middle = `{"name": "dync-net1", "interface": "net3"}`
 	b.applyEdge(ovnChainNetwork)
 	b.applyEdge(
-		ovnPod("slb", "master-1", "ovn-networkobj", annotation(`{"name": "ovn-port-net", "interface": "net2", "ipAddress": "172.16.33.100"}`, middle)) +
-			ovnPod("ngfw", "worker-2", "ovn-networkobj", annotation(`{"name": "ovn-priv-net", "interface": "net2", "ipAddress": "172.16.44.100"}`, middle)) +
-			ovnPod("near", "master-1", "ovn-networkobj", annotation(
+		nodes.OVNPod("slb", "master-1", "ovn-networkobj", annotation(`{"name": "ovn-port-net", "interface": "net2", "ipAddress": "172.16.33.100"}`, middle)) +
+			nodes.OVNPod("ngfw", "worker-2", "ovn-networkobj", annotation(`{"name": "ovn-priv-net", "interface": "net2", "ipAddress": "172.16.44.100"}`, middle)) +
+			nodes.OVNPod("near", "master-1", "ovn-networkobj", annotation(
 				`{"name": "ovn-port-net", "interface": "net2", "defaultGateway": "true", "gwipaddress": "172.16.33.100"}`)) +
-			ovnPod("far", "worker-2", "ovn-networkobj", annotation(
+			nodes.OVNPod("far", "worker-2", "ovn-networkobj", annotation(
 				`{"name": "ovn-priv-net", "interface": "net2", "defaultGateway": "true", "gwipaddress": "172.16.44.100"}`)))
 	b.kubectl("wait", "pod/slb", "pod/ngfw", "pod/near", "pod/far", "--for=condition=Ready", "--timeout=5m")
 	b.inPod(first, "172.16.33.100", "sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'")
@@ -410,7 +326,7 @@ func (b ovnBench) checkRestart(t *testing.T, first *nodes.Server) {
 	after := b.kubectl("get", "pods", "-l", "app=ovn", "-o", "jsonpath={range .items[*]}{.metadata.uid}{.metadata.annotations}{end}")
 	assert.Equal(t, before, after, "pods, and what they have")
 
-	b.applyEdge(ovnPod("later", "worker-2", "ovn-networkobj", upstreamPair))
+	b.applyEdge(nodes.OVNPod("later", "worker-2", "ovn-networkobj", upstreamPair))
 	b.kubectl("wait", "pod/later", "--for=condition=Ready", "--timeout=5m")
 	b.meet("left", "later", "net3")
 }
