@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -16,13 +15,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/debian"
 	"firstlight.dev/firstlight/image/lock"
 	"firstlight.dev/firstlight/image/recipe"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 type silent struct{}
 
@@ -114,14 +112,7 @@ func TestPlanNamesEveryPartAndWhy(t *testing.T) {
 	for _, step := range steps {
 		fmt.Fprintf(&got, "%s %s: %s\n", step.Action, step.Part, strings.Join(step.Why, ", "))
 	}
-	golden := filepath.Join("testdata", "plan.txt")
-	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err, "run with -update to write it")
-	assert.Equal(t, string(want), got.String())
+	goldentest.Check(t, "testdata/plan.txt", got.String())
 	entries, err := os.ReadDir(b.Store.Dir)
 	require.NoError(t, err)
 	assert.Empty(t, entries, "a plan makes nothing")

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/goldentest"
 )
 
 const docsFile = "../../docs/site.md"
@@ -27,27 +29,21 @@ func mustRead(t testing.TB, name string) []byte {
 // TestDocs keeps the parts of docs/site.md between begin and end equal to what the code
 // says; -update writes them. The part called import is kept by package icn.
 func TestDocs(t *testing.T) {
-	text := string(mustRead(t, docsFile))
-	parts := regexp.MustCompile(`(?s)<!-- begin (.*?) -->\n(.*?)<!-- end -->`)
-	require.Len(t, parts.FindAllString(text, -1), 7)
-	got := parts.ReplaceAllStringFunc(text, func(part string) string {
-		m := parts.FindStringSubmatch(part)
-		body := m[2]
-		switch name := m[1]; {
+	parts := regexp.MustCompile(`<!-- begin (.*?) -->`).FindAllStringSubmatch(string(mustRead(t, docsFile)), -1)
+	require.Len(t, parts, 7)
+	for _, part := range parts {
+		switch name := part[1]; {
 		case name == "reference":
-			body = reference()
+			goldentest.CheckPart(t, docsFile, name, reference())
 		case name == "wrong":
-			body = wrong(t)
+			goldentest.CheckPart(t, docsFile, name, wrong(t))
 		case strings.HasPrefix(name, "file "):
-			body = "```yaml\n" + string(mustRead(t, filepath.Join("../..", strings.TrimPrefix(name, "file ")))) + "```\n"
+			file := mustRead(t, filepath.Join("../..", strings.TrimPrefix(name, "file ")))
+			goldentest.CheckPart(t, docsFile, name, "```yaml\n"+string(file)+"```\n")
+		default:
+			assert.Equal(t, "import", name)
 		}
-		return "<!-- begin " + m[1] + " -->\n" + body + "<!-- end -->"
-	})
-	if updating() {
-		require.NoError(t, os.WriteFile(docsFile, []byte(got), 0o644))
-		return
 	}
-	assert.Equal(t, got, text, "run go test -p 1 ./assets/site/... -update")
 }
 
 // TestDiscoveryPage: the ten lines that docs/discovery.md shows are a site that validates.

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"firstlight.dev/firstlight/assets/goldentest"
 )
 
 func compiledSchema(t testing.TB) *jsonschema.Schema {
@@ -37,7 +39,7 @@ func instance(t testing.TB, data []byte) any {
 func TestPublishedSchema(t *testing.T) {
 	text, err := Schema()
 	require.NoError(t, err)
-	golden(t, "../../docs/site.schema.json", string(text))
+	goldentest.Check(t, "../../docs/site.schema.json", string(text))
 }
 
 func TestSchemaTakesEveryValidSite(t *testing.T) {

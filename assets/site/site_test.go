@@ -1,7 +1,6 @@
 package site
 
 import (
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
@@ -129,7 +129,7 @@ func TestTenWrongFiles(t *testing.T) {
 			s, problems := Load("site.yaml", readFile(t, file))
 			assert.Nil(t, s)
 			require.NotEmpty(t, problems)
-			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", problems.String()+"\n")
+			goldentest.Check(t, strings.TrimSuffix(file, ".yaml")+".txt", problems.String()+"\n")
 			for i, p := range problems {
 				assert.NotContains(t, p.String(), "\n")
 				assert.Positive(t, p.Line)
@@ -215,26 +215,6 @@ func TestManyProblemsEndWithAWord(t *testing.T) {
 	_, problems = Load("site.yaml", []byte(b.String()))
 	require.Len(t, problems, yamldoc.MaxProblems+1)
 	assert.Equal(t, "and more problems; correct these first", problems[yamldoc.MaxProblems].Message)
-}
-
-func updating() bool {
-	f := flag.Lookup("update")
-	return f != nil && f.Value.String() == "true"
-}
-
-// golden compares got with a file, or writes it with -update.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if updating() {
-		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	assert.Equal(t, string(readFile(t, file)), got, "run go test -update and look at what changed")
-}
-
-func TestMain(m *testing.M) {
-	flag.Bool("update", false, "rewrite the golden files")
-	flag.Parse()
-	os.Exit(m.Run())
 }
 
 // TestARangeHoldsTheNodes: also the default one, and only where addresses are given.

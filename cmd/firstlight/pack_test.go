@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/bundle"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 )
 
@@ -23,7 +24,7 @@ func TestThePageOfPackingShowsWhatWasPacked(t *testing.T) {
 		{Asked: "registry.example/shop/web:1", Digest: "sha256:" + strings.Repeat("09fe", 16)},
 	}}, archive))
 	t.Chdir(here)
-	page.Check(t, "../../docs/addons.md", "pack", out.String(), *update)
+	page.Check(t, "../../docs/addons.md", "pack", out.String(), goldentest.IsUpdating())
 }
 
 // here is the folder of this package.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 )
@@ -56,8 +56,6 @@ func TestSiteValidate(t *testing.T) {
 	assert.JSONEq(t, "[]", out)
 }
 
-var update = flag.Bool("update", false, "write the blocks of pages")
-
 // TestTheReadmeShowsAMistake is what README.md says that a wrong file prints.
 func TestTheReadmeShowsAMistake(t *testing.T) {
 	readme, err := filepath.Abs("../../README.md")
@@ -68,8 +66,8 @@ func TestTheReadmeShowsAMistake(t *testing.T) {
 	out, complaints, err := command(t, "", "site", "validate", "site.yaml")
 	require.Error(t, err)
 	assert.Empty(t, complaints)
-	page.Check(t, readme, "validate",
-		"$ bin/firstlight site validate site.yaml\n"+out+"firstlight site validate: "+err.Error()+"\n", *update)
+	printed := "$ bin/firstlight site validate site.yaml\n" + out + "firstlight site validate: " + err.Error() + "\n"
+	page.Check(t, readme, "validate", printed, goldentest.IsUpdating())
 }
 
 // TestSiteValidateNamesWhoNeedsAPerson: a server without a BMC is accepted, and its owner should know what that means.
@@ -201,7 +199,7 @@ func TestSiteInit(t *testing.T) {
 	assert.Equal(t, "eno2", s.Networks.Provisioning.Interface.String())
 	assert.Equal(t, 12, s.Discover.Count)
 	assert.Len(t, s.Access.SSHKeys, 1)
-	page.Check(t, "../../docs/first-site.md", "init", "$ firstlight site init --name rack-7 --interface eno2 --count 12 --bmcs 10.10.110.0/24\n"+string(text), *update)
+	page.Check(t, "../../docs/first-site.md", "init", "$ firstlight site init --name rack-7 --interface eno2 --count 12 --bmcs 10.10.110.0/24\n"+string(text), goldentest.IsUpdating())
 
 	_, _, err = command(t, "", "site", "init", "--bmcs", "10.10.110.0/24", "--out", file)
 	assert.ErrorContains(t, err, "file exists")
@@ -223,7 +221,7 @@ func TestSiteImportOfLists(t *testing.T) {
 	table, err := os.ReadFile(lists + "rack.csv")
 	require.NoError(t, err)
 	page.Check(t, "../../docs/first-site.md", "inventory", "$ cat rack.csv\n"+string(table)+"$ firstlight site import --inventory rack.csv\n"+
-		strings.ReplaceAll(notes, lists, "")+out, *update)
+		strings.ReplaceAll(notes, lists, "")+out, goldentest.IsUpdating())
 
 	_, _, err = command(t, "", "site", "import", "--inventory", lists+"rack.csv", "--nodes", "nodes.json")
 	assert.ErrorContains(t, err, "import one kind")

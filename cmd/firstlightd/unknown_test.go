@@ -1,15 +1,13 @@
 package main
 
 import (
-	"flag"
 	"testing"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/metal/unknown"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 )
-
-var update = flag.Bool("update", false, "write the blocks of docs that tests here print")
 
 // TestThePageOfDiscoveryShowsAnUnknownMachine: as the command begins with it.
 func TestThePageOfDiscoveryShowsAnUnknownMachine(t *testing.T) {
@@ -21,5 +19,5 @@ func TestThePageOfDiscoveryShowsAnUnknownMachine(t *testing.T) {
 		Node: "node-abc1234", Why: "its BMC 10.30.0.101 takes the login of \"admin\"; it awaits approval",
 		Fix: "run: firstlightd approve node-abc1234", Awaits: true,
 	}
-	page.Check(t, "../../docs/discovery.md", "unknown", unknown.Text(u), *update)
+	page.Check(t, "../../docs/discovery.md", "unknown", unknown.Text(u), goldentest.IsUpdating())
 }

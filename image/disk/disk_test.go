@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -19,24 +18,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/disk/fat"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got, "run with -update if this is meant")
-}
 
 // program finds an independent reader or skips.
 func program(t *testing.T, name string) string {
@@ -158,7 +144,7 @@ func TestStickLayout(t *testing.T) {
 	f := opened(t, path)
 	primary, err := gpt.ReadPrimary(f)
 	require.NoError(t, err)
-	golden(t, "stick.txt", disk.Describe(primary))
+	goldentest.Check(t, "testdata/stick.txt", disk.Describe(primary))
 	backup, err := gpt.ReadBackup(f, size)
 	require.NoError(t, err)
 	assert.Equal(t, primary.Partitions, backup.Partitions)
@@ -175,7 +161,7 @@ func TestNodeLayoutEndsWithRoot(t *testing.T) {
 	assert.EqualValues(t, 50<<20, size)
 	table, err := gpt.ReadPrimary(opened(t, path))
 	require.NoError(t, err)
-	golden(t, "node.txt", disk.Describe(table))
+	goldentest.Check(t, "testdata/node.txt", disk.Describe(table))
 }
 
 func TestSameInputsSameBytes(t *testing.T) {
@@ -238,7 +224,7 @@ func TestContentIsInItsPartition(t *testing.T) {
 	for _, e := range list {
 		fmt.Fprintf(&names, "%s %v %d\n", e.Path, e.Dir, e.Size)
 	}
-	golden(t, "esp.txt", names.String())
+	goldentest.Check(t, "testdata/esp.txt", names.String())
 }
 
 func TestLayoutRefusals(t *testing.T) {
@@ -292,7 +278,7 @@ func TestGrubPatch(t *testing.T) {
 	boot, core := bootImg(), coreImg(20)
 	code, image, err := disk.PatchGrub(boot, core, 2048)
 	require.NoError(t, err)
-	golden(t, "grub.txt", "boot code "+fmt.Sprint(len(code))+" bytes\n"+changes(boot, code)+"core.img\n"+changes(core, image))
+	goldentest.Check(t, "testdata/grub.txt", "boot code "+fmt.Sprint(len(code))+" bytes\n"+changes(boot, code)+"core.img\n"+changes(core, image))
 	assert.Equal(t, bootImg(), boot, "the inputs are not changed")
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/disk/mkfs"
 	"firstlight.dev/firstlight/image/disk/verity"
@@ -258,6 +259,6 @@ func TestGrubCoreOfRealModules(t *testing.T) {
 	assert.True(t, bytes.Equal(core, again))
 	code, image, err := disk.PatchGrub(boot, core, 2048)
 	require.NoError(t, err)
-	golden(t, "grub-boot-code.txt", changes(boot, code))
+	goldentest.Check(t, "testdata/grub-boot-code.txt", changes(boot, code))
 	assert.NotEmpty(t, changes(core, image))
 }

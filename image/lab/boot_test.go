@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/accelerator"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
@@ -68,8 +68,7 @@ func TestFirstBoots(t *testing.T) {
 	powerOff(t, m)
 	assert.Equal(t, before, digest(t, foreign), "the other disk has been written to")
 
-	// The flag is of the tests inside the package.
-	if flag.Lookup("update").Value.String() == "true" && !t.Failed() {
+	if goldentest.IsUpdating() && !t.Failed() {
 		lines := []string{first.line, made, "...", second.line, kept, data}
 		page.Check(t, "../../docs/tests.md", "first boots", strings.Join(lines, "\n")+"\n", true)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -17,10 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab/accelerator"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 func TestCommandLine(t *testing.T) {
 	for name, c := range map[string]Config{
@@ -39,14 +37,7 @@ func TestCommandLine(t *testing.T) {
 			drives[i] = drive{"/lab/disk,0.qcow2", "qcow2"}
 		}
 		got := strings.ReplaceAll(shellLine(qemu, qemuArgs(c, firmwareFiles{"/fw/code.fd", "/lab/vars.fd"}, drives)), " -", " \\\n  -") + "\n"
-		path := filepath.Join("testdata", name+".txt")
-		if *update {
-			require.NoError(t, os.MkdirAll("testdata", 0o755))
-			require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-		}
-		want, err := os.ReadFile(path)
-		require.NoError(t, err)
-		assert.Equal(t, string(want), got, name)
+		goldentest.Check(t, "testdata/"+name+".txt", got)
 	}
 }
 

@@ -1,7 +1,6 @@
 package recipe_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,10 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/recipe"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 const inGit = "../../assets/recipe.yaml"
 
@@ -122,14 +120,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		problems := strings.ReplaceAll(err.Error(), "\n", "\n    ")
 		fmt.Fprintf(&got, "%s\n    %s\n", strings.ReplaceAll(strings.TrimSpace(shown), "\n", "\\n"), problems)
 	}
-	golden := filepath.Join("testdata", "mistakes.txt")
-	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err, "run with -update to write it")
-	assert.Equal(t, string(want), got.String())
+	goldentest.Check(t, "testdata/mistakes.txt", got.String())
 }
 
 func TestEveryMistakeIsNamedAtOnce(t *testing.T) {

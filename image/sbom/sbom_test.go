@@ -1,9 +1,6 @@
 package sbom_test
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -11,10 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/sbom"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 func TestDocument(t *testing.T) {
 	text, err := sbom.Encode(sbom.Image{Name: "firstlight", Version: "1.0", SHA256: strings.Repeat("a", 64), Epoch: 1700000000}, []sbom.Package{
@@ -23,14 +19,7 @@ func TestDocument(t *testing.T) {
 		sbom.ModulePackage("golang.org/x/sys", "v0.1.0", "BSD-3-Clause", "in firstlightd"),
 	})
 	require.NoError(t, err)
-	golden := filepath.Join("testdata", "document.json")
-	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(golden, text, 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err, "run with -update to write it")
-	assert.Equal(t, string(want), string(text))
+	goldentest.Check(t, "testdata/document.json", text)
 }
 
 func TestDebianLicense(t *testing.T) {

@@ -3,7 +3,6 @@ package dhcp
 import (
 	"context"
 	"encoding/hex"
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -14,14 +13,12 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/iana"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/lease"
 )
-
-var update = flag.Bool("update", false, "write golden files and example packets")
 
 // Machines of the golden tests.
 const (
@@ -193,7 +190,7 @@ func TestGolden(t *testing.T) {
 	for _, x := range exchanges() {
 		t.Run(x.name, func(t *testing.T) {
 			in := filepath.Join("testdata", "packets", x.name+".hex")
-			if *update {
+			if goldentest.IsUpdating() {
 				require.NoError(t, os.WriteFile(in, []byte(hex.EncodeToString(x.packet.ToBytes())+"\n"), 0o644))
 			}
 			text, err := os.ReadFile(in)
@@ -208,20 +205,9 @@ func TestGolden(t *testing.T) {
 			plan, err := NewPlan(testConfig())
 			require.NoError(t, err)
 			a := Decide(t.Context(), plan, lease.NewTable(plan.Spaces(), x.leases), goldenNow, policy{}, x.proxy, r)
-			golden(t, x.name, describe(a))
+			goldentest.Check(t, "testdata/answers/"+x.name+".txt", describe(a))
 		})
 	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", "answers", name+".txt")
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
 }
 
 func describe(a Answer) string {

@@ -1,21 +1,17 @@
 package ipxe_test
 
 import (
-	"flag"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/ipxe"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const base = "http://172.22.0.1:8080"
 
@@ -32,27 +28,17 @@ func TestScripts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := ipxe.Render(base, mac, boot)
 			require.NoError(t, err)
-			golden(t, name, got)
+			goldentest.Check(t, "testdata/"+name+".ipxe", got)
 		})
 	}
 	t.Run("retry", func(t *testing.T) {
 		got, err := ipxe.Retry(base, mac, "its script is not written yet")
 		require.NoError(t, err)
-		golden(t, "retry", got)
+		goldentest.Check(t, "testdata/retry.ipxe", got)
 		same, err := ipxe.Render(base, mac, pxe.Boot{Action: pxe.ActionWait, Reason: "its script is not written yet"})
 		require.NoError(t, err)
 		assert.Equal(t, string(got), string(same))
 	})
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	file := filepath.Join("testdata", name+".ipxe")
-	if *update {
-		require.NoError(t, os.WriteFile(file, got, 0o644))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got))
 }
 
 // attacks are what a host name, an argument or a path could carry into a script.

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -14,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-var update = flag.Bool("update", false, "write golden files")
+	"firstlight.dev/firstlight/assets/goldentest"
+)
 
 // fakeClock is a machine's clock: boot, uptime, and a wall clock that may lie.
 type fakeClock struct {
@@ -255,12 +254,7 @@ func TestISCGolden(t *testing.T) {
 	require.NoError(t, WriteISC(path, j.List()))
 	got, err := os.ReadFile(path)
 	require.NoError(t, err)
-	if *update {
-		require.NoError(t, os.WriteFile("testdata/dhcpd.leases", got, 0o644))
-	}
-	want, err := os.ReadFile("testdata/dhcpd.leases")
-	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got))
+	goldentest.Check(t, "testdata/dhcpd.leases", got)
 }
 
 // TestReaderNeverSeesHalfAFile reads while leases change.

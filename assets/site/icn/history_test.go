@@ -2,7 +2,6 @@ package icn
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/site"
 )
 
@@ -119,12 +119,7 @@ func TestEveryPairIsInstallableOrSaysWhyNot(t *testing.T) {
 		}
 	}
 	t.Log("\n" + got.String())
-	if updating() {
-		require.NoError(t, os.WriteFile("testdata/history.txt", []byte(got.String()), 0o644))
-	}
-	want, err := os.ReadFile("testdata/history.txt")
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got.String())
+	goldentest.Check(t, "testdata/history.txt", got.String())
 }
 
 // TestBMCsBeyondTheFilesNetworksNeedARouter: a note that leaves nothing to do costs no installation.

@@ -1,7 +1,6 @@
 package icn
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,16 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/site"
 )
-
-func TestMain(m *testing.M) {
-	flag.Bool("update", false, "rewrite the golden files")
-	flag.Parse()
-	os.Exit(m.Run())
-}
-
-func updating() bool { return flag.Lookup("update").Value.String() == "true" }
 
 // fixture is an input of one generation, nil if it had none.
 func fixture(t testing.TB, name string) *File {
@@ -52,12 +44,7 @@ func TestEveryGeneration(t *testing.T) {
 			require.NoError(t, err)
 			for name, got := range map[string]string{"site.yaml": string(text), "notes.txt": lines(notes)} {
 				file := filepath.Join("testdata", generation+"."+name)
-				if updating() {
-					require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-				}
-				want, err := os.ReadFile(file)
-				require.NoError(t, err)
-				assert.Equal(t, string(want), got)
+				goldentest.Check(t, file, got)
 			}
 			s, problems := site.Load("site.yaml", text)
 			require.Empty(t, problems.String())
@@ -143,9 +130,6 @@ func TestUnreadableInputs(t *testing.T) {
 
 // TestDocs keeps the example of docs/site.md.
 func TestDocs(t *testing.T) {
-	const file = "../../../docs/site.md"
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
 	var b strings.Builder
 	for _, name := range []string{"user_config.sh", "notes.txt", "site.yaml"} {
 		content, err := os.ReadFile("testdata/2021." + name)
@@ -153,17 +137,7 @@ func TestDocs(t *testing.T) {
 		language := map[string]string{".sh": "sh", ".yaml": "yaml"}[filepath.Ext(name)]
 		fmt.Fprintf(&b, "```%s\n%s```\n\n", language, content)
 	}
-	part := regexp.MustCompile(`(?s)(<!-- begin import -->\n).*?(<!-- end -->)`)
-	require.Len(t, part.FindAllString(string(data), -1), 1)
-	got := part.ReplaceAllStringFunc(string(data), func(p string) string {
-		m := part.FindStringSubmatch(p)
-		return m[1] + b.String() + m[2]
-	})
-	if updating() {
-		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-		return
-	}
-	assert.Equal(t, got, string(data), "run go test -p 1 ./assets/site/... -update")
+	goldentest.CheckPart(t, "../../../docs/site.md", "import", b.String())
 }
 
 func FuzzUserConfig(f *testing.F) {

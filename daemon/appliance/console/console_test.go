@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,10 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/status"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
@@ -63,20 +61,9 @@ func documents() map[string]status.Document {
 	return map[string]status.Document{"1-first": first, "2-waiting": waiting, "3-stopped": stopped, "4-ready": ready, "5-broken": broken}
 }
 
-func golden(t *testing.T, name, got string) {
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
-}
-
 func TestText(t *testing.T) {
 	for name, d := range documents() {
-		t.Run(name, func(t *testing.T) { golden(t, name+".screen", RenderText(d, now)) })
+		t.Run(name, func(t *testing.T) { goldentest.Check(t, "testdata/"+name+".screen", RenderText(d, now)) })
 	}
 }
 
@@ -110,7 +97,7 @@ func TestScreenThatIsTooSmall(t *testing.T) {
 	for i := range 28 {
 		d.Nodes = append(d.Nodes, status.Node{Name: fmt.Sprintf("more-%d", i), Verified: true})
 	}
-	golden(t, "small.screen", RenderScreen(d, now, 25))
+	goldentest.Check(t, "testdata/small.screen", RenderScreen(d, now, 25))
 	shown := frame(composeScreen(d, now, 80, 25))
 	for _, part := range []string{d.Next, "24 of 24 stages", "launch ", "node node-2", "node node-3", "cluster edge", "29 of 31 are installed and proven"} {
 		assert.Contains(t, shown, part)
@@ -132,7 +119,7 @@ func TestChanges(t *testing.T) {
 		assert.Empty(t, RenderChanges(ds[name], ds[name]), "%s told twice", name)
 		last = ds[name]
 	}
-	golden(t, "serial", all.String())
+	goldentest.Check(t, "testdata/serial", all.String())
 }
 
 func TestFrameFitsAndNeverClears(t *testing.T) {

@@ -2,13 +2,11 @@ package firewall
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,10 +18,9 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/site"
 )
-
-var update = flag.Bool("update", false, "write the tables of docs/security.md and docs/hardware.md")
 
 // TestDocsShowTheListeners holds docs/security.md to the list.
 func TestDocsShowTheListeners(t *testing.T) {
@@ -33,7 +30,7 @@ func TestDocsShowTheListeners(t *testing.T) {
 		from := cmp.Or(strings.Join(l.Networks, ", "), "the appliance")
 		fmt.Fprintf(&rows, "| %d/%s | %s | %s | %s | %s | %s |\n", l.Port, l.Protocol, l.Name, l.At, from, l.Who, l.Known)
 	}
-	checkTable(t, "../../../docs/security.md", "listeners", rows.String())
+	goldentest.CheckPart(t, "../../../docs/security.md", "listeners", rows.String())
 }
 
 // TestDocsShowThePortsOfEachNetwork holds docs/hardware.md to the list: who sets up a firewall around the appliance
@@ -50,22 +47,7 @@ func TestDocsShowThePortsOfEachNetwork(t *testing.T) {
 		}
 		fmt.Fprintf(&rows, "| %s | %s |\n", network, strings.Join(ports, ", "))
 	}
-	checkTable(t, "../../../docs/hardware.md", "ports", rows.String())
-}
-
-// checkTable compares a table of a page with what it should be, or writes it.
-func checkTable(t *testing.T, page, name, rows string) {
-	t.Helper()
-	b, err := os.ReadFile(page)
-	require.NoError(t, err)
-	part := regexp.MustCompile(`(?s)<!-- begin ` + name + ` -->\n.*?<!-- end -->`)
-	require.Regexp(t, part, string(b))
-	want := part.ReplaceAllLiteralString(string(b), "<!-- begin "+name+" -->\n"+rows+"<!-- end -->")
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-		return
-	}
-	assert.Equal(t, want, string(b), "run go test ./daemon/appliance/firewall -update")
+	goldentest.CheckPart(t, "../../../docs/hardware.md", "ports", rows.String())
 }
 
 // TestS3IsReachedIfTheSiteSaysSo: where uploads are.

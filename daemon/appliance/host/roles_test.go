@@ -1,11 +1,8 @@
 package host
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,10 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/site"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 func nic(n int, link bool) NIC {
 	return NIC{Name: fmt.Sprintf("eno%d", n), MAC: fmt.Sprintf("52:54:00:00:00:%02x", n), PCI: fmt.Sprintf("0000:%02x:00.0", n), Link: link}
@@ -168,12 +164,5 @@ func TestLayout(t *testing.T) {
 			assert.LessOrEqual(t, len(l.Name), 15, "the kernel takes no longer name than that: %s", l.Name)
 		}
 	}
-	path := filepath.Join("testdata", "layout")
-	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(got.String()), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got.String())
+	goldentest.Check(t, "testdata/layout", got.String())
 }

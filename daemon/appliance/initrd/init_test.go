@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,10 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/stick"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 const (
 	espA = "11111111-0000-4000-8000-00000000000a"
@@ -219,14 +217,7 @@ func TestScreens(t *testing.T) {
 		"handover":          handoverLine(boot),
 	} {
 		got = strings.ReplaceAll(got, assets.Version, "VERSION")
-		path := filepath.Join("testdata", name+".txt")
-		if *update {
-			require.NoError(t, os.MkdirAll("testdata", 0o755))
-			require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-		}
-		want, err := os.ReadFile(path)
-		require.NoError(t, err)
-		assert.Equal(t, string(want), got, name)
+		goldentest.Check(t, "testdata/"+name+".txt", got)
 		for _, r := range got {
 			assert.True(t, r == '\n' || r >= ' ' && r <= '~', "%s: %q is not plain ASCII", name, r)
 		}

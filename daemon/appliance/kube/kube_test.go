@@ -5,12 +5,10 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,10 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/manifest"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // other is a site that says everything that Config can hold.
 func other() Config {
@@ -61,21 +58,11 @@ func TestWrittenFiles(t *testing.T) {
 				require.NoError(t, err)
 				fmt.Fprintf(&b, "=== %s\n%s", name, text)
 			}
-			golden(t, filepath.Join("testdata", name+".golden"), b.String())
+			goldentest.Check(t, "testdata/"+name+".golden", b.String())
 			_, err = systemObjects(in.config, in.world)
 			require.NoError(t, err, "objects are not YAML")
 		})
 	}
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
 }
 
 func TestDriver(t *testing.T) {

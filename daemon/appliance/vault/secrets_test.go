@@ -1,29 +1,23 @@
 package vault
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-var update = flag.Bool("update", false, "write the table of docs/security.md")
+	"firstlight.dev/firstlight/assets/goldentest"
+)
 
 const page = "../../../docs/security.md"
 
 // TestDocsShowTheSecrets holds docs/security.md to the list.
 func TestDocsShowTheSecrets(t *testing.T) {
-	b, err := os.ReadFile(page)
-	require.NoError(t, err)
-	part := regexp.MustCompile(`(?s)<!-- begin secrets -->\n.*?<!-- end -->`)
-	require.Regexp(t, part, string(b))
 	var rows strings.Builder
 	rows.WriteString("| secret | owner | kept in | used for | replaced | in an away copy |\n|---|---|---|---|---|---|\n")
 	for _, s := range Secrets() {
@@ -37,12 +31,7 @@ func TestDocsShowTheSecrets(t *testing.T) {
 		away := map[bool]string{true: "yes", false: "no"}[s.Away]
 		fmt.Fprintf(&rows, "| %s | %s | %s | %s | %s | %s |\n", s.Name, s.Owner, strings.TrimPrefix(places, ", "), s.Used, s.Rotated, away)
 	}
-	want := part.ReplaceAllLiteralString(string(b), "<!-- begin secrets -->\n"+rows.String()+"<!-- end -->")
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-		return
-	}
-	assert.Equal(t, want, string(b), "run go test ./daemon/appliance/vault -update")
+	goldentest.CheckPart(t, page, "secrets", rows.String())
 }
 
 func TestEverySecretSaysAllOfItself(t *testing.T) {

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
@@ -235,12 +236,12 @@ func TestTheOperatorWithItsOwnRights(t *testing.T) {
 	}
 	t.Log("\n" + b.kubectl("get", "bpa,sw", "-A"))
 	const guide = "../../../docs/bpa.md"
-	page.CheckTable(t, guide, "get", b.kubectl("get", "bpa,sw", "-A", "-o", "wide"), *update)
+	page.CheckTable(t, guide, "get", b.kubectl("get", "bpa,sw", "-A", "-o", "wide"), goldentest.IsUpdating())
 	t.Log("\n" + b.kubectl("get", "bmh", "-A"))
 	for _, name := range []string{"claimed", "typo", "too-greedy"} {
 		out := b.kubectl("describe", "bpa", name)
 		t.Log("\n" + out)
-		page.CheckTable(t, guide, "describe "+name, excerpt(out), *update)
+		page.CheckTable(t, guide, "describe "+name, excerpt(out), goldentest.IsUpdating())
 	}
 	// A host that appears is seen without being asked for.
 	b.host(9)

@@ -1,7 +1,6 @@
 package bpa
 
 import (
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
@@ -24,8 +24,6 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/daemonpod"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 func readSite(t *testing.T, text string) *site.Site {
 	s, problems := site.Load("site.yaml", []byte(text))
@@ -45,12 +43,7 @@ func TestClustersOfASite(t *testing.T) {
 		require.NoError(t, err)
 		got.WriteString("---\n" + string(doc))
 	}
-	if *update {
-		require.NoError(t, os.WriteFile("testdata/full.yaml", []byte(got.String()), 0o644))
-	}
-	want, err := os.ReadFile("testdata/full.yaml")
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got.String())
+	goldentest.Check(t, "testdata/full.yaml", got.String())
 }
 
 func TestWhatIsProposed(t *testing.T) {

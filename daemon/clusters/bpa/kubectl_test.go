@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
@@ -148,18 +149,7 @@ func TestFilesOfICN(t *testing.T) {
 	}
 	t.Logf("%d files, of which %d become a cluster:\n%s", len(documents), installed, got.String())
 	assert.Equal(t, 39, installed, "files that become a cluster")
-	golden(t, "testdata/icn-provisionings.txt", got.String())
-}
-
-// golden holds a text to a file, or writes it with -update.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
+	goldentest.Check(t, "testdata/icn-provisionings.txt", got.String())
 }
 
 // TestProposalsAreAppliedByKubectl: what the operator writes for kubectl, the real kubectl takes, and again after an

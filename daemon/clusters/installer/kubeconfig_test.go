@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
 )
 
@@ -43,7 +44,7 @@ func TestKubeconfigForOutside(t *testing.T) {
 	servers := valuesOf(made("m-1", "172.22.0.11", true, true), usual).ControlPlanes
 	text, err := kubeconfigFor("edge", []byte(madeByKubeadm), servers)
 	require.NoError(t, err)
-	golden(t, "kubeconfig.yaml", string(text))
+	goldentest.Check(t, "testdata/kubeconfig.yaml", string(text))
 	again, err := kubeconfigFor("edge", text, servers)
 	require.NoError(t, err)
 	assert.Equal(t, string(text), string(again))

@@ -1,11 +1,9 @@
 package installer
 
 import (
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,22 +12,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
-}
 
 var edge = Settings{Cluster: "edge", Pods: netip.MustParsePrefix("10.244.64.0/18"), Services: netip.MustParsePrefix("10.244.0.0/18"), Owner: "alpha"}
 
@@ -85,7 +71,7 @@ func TestWhatIsWrittenOnANode(t *testing.T) {
 			for _, f := range append(append(files, kubelet...), file{"kubeadm.yaml", 0o600, text}) {
 				fmt.Fprintf(&b, "=== %s %o\n%s", f.path, f.mode, f.data)
 			}
-			golden(t, name+".golden", b.String())
+			goldentest.Check(t, "testdata/"+name+".golden", b.String())
 		})
 	}
 }
@@ -96,7 +82,7 @@ func TestWhatEveryClusterRuns(t *testing.T) {
 	require.NoError(t, err)
 	_, err = apply.Read("test", text)
 	require.NoError(t, err)
-	golden(t, "cluster.golden", string(text)+"\n")
+	goldentest.Check(t, "testdata/cluster.golden", string(text)+"\n")
 }
 
 func TestEveryImageIsOnTheStick(t *testing.T) {

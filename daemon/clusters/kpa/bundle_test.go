@@ -2,7 +2,6 @@ package kpa
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -33,14 +32,13 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/bundle"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/plan"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/uploads/containers"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/pack"
 )
-
-var update = flag.Bool("update", false, "write the transcript of docs/addons.md")
 
 // chart is ours: hooks, a kind, a StatefulSet, five images.
 const chart = "../../../image/pack/testdata/shop"
@@ -341,5 +339,6 @@ func testPackedChart(t *testing.T, b *fixture, restart func()) {
 	assert.Empty(t, left)
 	assert.Empty(t, b.kubectl("--kubeconfig", b.edgeConfig, "--namespace", "kpa-system", "get", "configmaps,secrets", "--field-selector", "metadata.name!=kube-root-ca.crt", "-o", "name"))
 	b.kubectl("--kubeconfig", b.edgeConfig, "get", "crd", "orders.shop.example") // of the chart's folder crds: it stays
-	page.Check(t, "../../../docs/addons.md", "component", strings.ReplaceAll(r.String(), b.edgeConfig, "edge.kubeconfig"), *update)
+	printed := strings.ReplaceAll(r.String(), b.edgeConfig, "edge.kubeconfig")
+	page.Check(t, "../../../docs/addons.md", "component", printed, goldentest.IsUpdating())
 }

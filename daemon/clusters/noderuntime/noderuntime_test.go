@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -28,23 +27,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/goldentest"
 )
 
-var (
-	update = flag.Bool("update", false, "write the golden files")
-	quiet  = slog.New(slog.DiscardHandler)
-)
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
-}
+var quiet = slog.New(slog.DiscardHandler)
 
 // echo is a server that says its name and then what it is told, until its listener is closed.
 func echo(t *testing.T, name string) (netip.AddrPort, net.Listener) {
@@ -163,9 +150,9 @@ func TestConfigurationOfTheNetwork(t *testing.T) {
 	own := []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}
 	text := cniConfig(own, 1450)
 	assert.True(t, json.Valid(text))
-	golden(t, "conflist.json", string(text))
+	goldentest.Check(t, "testdata/conflist.json", string(text))
 	assert.True(t, json.Valid(cniConfig(append(own, netip.MustParsePrefix("fd01::/64")), 9000)))
-	golden(t, "rules.nft", rules(own, netip.MustParsePrefix("10.244.0.0/16")))
+	goldentest.Check(t, "testdata/rules.nft", rules(own, netip.MustParsePrefix("10.244.0.0/16")))
 }
 
 // api is a Kubernetes API with nodes only.

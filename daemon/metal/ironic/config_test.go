@@ -1,7 +1,6 @@
 package ironic
 
 import (
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -15,9 +14,9 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"firstlight.dev/firstlight/assets/goldentest"
+)
 
 func sample() Config {
 	return Config{Addr: netip.MustParseAddr("172.22.0.1"), HTTPPort: 6180, Boot: 30 * time.Minute, Forwarder: "127.0.0.1:6188", KernelArgs: "console=tty0 console=ttyS0,115200"}
@@ -26,13 +25,7 @@ func sample() Config {
 func TestRender(t *testing.T) {
 	got, err := sample().Render()
 	require.NoError(t, err)
-	const golden = "testdata/ironic.conf"
-	if *update {
-		require.NoError(t, os.WriteFile(golden, got, 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got))
+	goldentest.Check(t, "testdata/ironic.conf", got)
 }
 
 func TestRenderRefusesWhatWouldAddALine(t *testing.T) {

@@ -2,11 +2,9 @@ package metal3
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,21 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/site"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(path, got, 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got))
-}
 
 func loadSite(t *testing.T, text []byte) *site.Site {
 	t.Helper()
@@ -57,7 +43,7 @@ func TestNodeBecomesItsObjects(t *testing.T) {
 		host, err := yaml.Marshal(map[string]any{"metadata": map[string]any{"name": h.Host.Name, "namespace": h.Host.Namespace, "labels": h.Host.Labels}, "spec": h.Host.Spec})
 		require.NoError(t, err)
 		fmt.Fprintf(&out, "%s# %s\n%s# %s\n%s\n", host, h.User.Name, h.User.Data["userData"], h.Network.Name, h.Network.Data["networkData"])
-		golden(t, string(n.Name)+".yaml", out.Bytes())
+		goldentest.Check(t, "testdata/"+string(n.Name)+".yaml", out.Bytes())
 		assert.NotContains(t, out.String(), "node-pass")
 		assert.Equal(t, h.Host.Spec.Image.URL, ObjectForStep(StepCreate, h.Host, nil).Annotations[artifact.ImageAnnotation], "it has no image yet, and nobody may take it away")
 		if n.BMC == nil {

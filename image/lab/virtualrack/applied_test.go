@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 )
 
@@ -129,7 +130,7 @@ func TestTwoObjectsAndAMACBecomeACluster(t *testing.T) {
 	assert.NotContains(t, c.run("console", node.Name), "AF_VSOCK")
 
 	t.Log("\n" + s.text.String())
-	if *update && !t.Failed() {
+	if goldentest.IsUpdating() && !t.Failed() {
 		page.Check(t, "../../../docs/metal.md", "two objects", s.text.String(), true)
 	}
 	all := c.processes()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
@@ -77,7 +78,7 @@ func TestObjectsBecomeACluster(t *testing.T) {
 
 	assert.Empty(t, c.status().Outside, "frames were addressed to the world outside")
 	t.Log("\n" + s.text.String())
-	if *update && !t.Failed() {
+	if goldentest.IsUpdating() && !t.Failed() {
 		page.Check(t, "../../../docs/cluster-api.md", "demo", s.text.String(), true)
 	}
 	all := c.processes()

@@ -1,34 +1,18 @@
 package virtualrack
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/image/lab"
 )
 
-var update = flag.Bool("update", false, "write golden files")
-
 const someKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGZpcnN0bGlnaHQgZXhhbXBsZSBrZXksIG5vIHVzZSEh lab"
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got, name)
-}
 
 func TestDocument(t *testing.T) {
 	large := DefaultOrder()
@@ -38,7 +22,7 @@ func TestDocument(t *testing.T) {
 		require.NoError(t, o.Check())
 		text, err := Plan(o).SiteDocument("a secret", someKey)
 		require.NoError(t, err)
-		golden(t, name, text)
+		goldentest.Check(t, "testdata/"+name, text)
 	}
 	full := DefaultOrder()
 	full.Nodes, full.Gateway, full.NICs = MaxNodes, true, 8

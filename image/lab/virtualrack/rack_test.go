@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 )
@@ -215,7 +216,7 @@ func TestTwoNodes(t *testing.T) {
 	stop()
 	screen := <-screens
 	assert.NotEmpty(t, screen, "no cluster was being installed")
-	if *update {
+	if goldentest.IsUpdating() {
 		require.NoError(t, os.WriteFile("../../../docs/lab-screen.svg", []byte(drawScreen(screen)), 0o644))
 		page.Check(t, "../../../README.md", "make demo", chooseLines(printed), true)
 		page.Check(t, "../../../docs/performance.md", "phases of make demo", phaseLines(printed), true)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"firstlight.dev/firstlight/assets/goldentest"
 )
 
 func someStatus(now time.Time) Status {
@@ -21,14 +23,14 @@ func someStatus(now time.Time) Status {
 func TestScreen(t *testing.T) {
 	now := time.Unix(1e9, 0).UTC()
 	s := someStatus(now)
-	golden(t, "roomy.screen", RenderScreen(s, 120, 40, now))
-	golden(t, "usual.screen", RenderScreen(s, 80, 24, now))
-	golden(t, "members.screen", RenderScreen(s, 80, 9, now))
+	goldentest.Check(t, "testdata/roomy.screen", RenderScreen(s, 120, 40, now))
+	goldentest.Check(t, "testdata/usual.screen", RenderScreen(s, 80, 24, now))
+	goldentest.Check(t, "testdata/members.screen", RenderScreen(s, 80, 9, now))
 	s.Outside, s.Faults = map[string]int{"8.8.8.8": 3, "1.1.1.1": 1}, []string{"BMC of node-2 has ended"}
 	slow := someStatus(now)
 	slow.Machines[0].Share, slow.Machines[1].Share = 0.5, 1
 	assert.Contains(t, RenderScreen(slow, 120, 40, now), "\nThrottled, to so many processors of this computer: appliance (0.5), node-1 (1)\n")
-	golden(t, "narrow.screen", RenderScreen(s, 60, 8, now))
+	goldentest.Check(t, "testdata/narrow.screen", RenderScreen(s, 60, 8, now))
 	for _, size := range [][2]int{{0, 0}, {10, 3}, {80, 5}, {80, 25}} {
 		text := RenderScreen(s, size[0], size[1], now)
 		assert.LessOrEqual(t, strings.Count(text, "\n"), max(4, size[1]))
@@ -42,7 +44,7 @@ func TestNews(t *testing.T) {
 	now := time.Unix(1e9, 0).UTC()
 	before := someStatus(now)
 	assert.Empty(t, RenderChanges(before, before, now))
-	golden(t, "first.news", RenderChanges(Status{}, before, now))
+	goldentest.Check(t, "testdata/first.news", RenderChanges(Status{}, before, now))
 	after := someStatus(now)
 	after.Machines[1].Phase, after.Machines[1].Since = "provisioning", now
 	after.Machines[1].Last = "a line of the console is no news"
@@ -52,7 +54,7 @@ func TestNews(t *testing.T) {
 	after.Clusters[0].Members = []ClusterNode{{Name: "master-1", Server: "node-1", Roles: []string{"master"}, Phase: memberInstalling, Why: "images-present: pulling image 1 of 8"}, before.Clusters[0].Members[1]}
 	after.Outside = map[string]int{"8.8.8.8": 3}
 	after.Faults = []string{"BMC of node-2 has ended"}
-	golden(t, "second.news", RenderChanges(before, after, now))
+	goldentest.Check(t, "testdata/second.news", RenderChanges(before, after, now))
 	stale := someStatus(now)
 	stale.Machines[2].Error = "Failed to get power state: another number"
 	assert.Empty(t, RenderChanges(before, stale, now), "there is a sentence for it")
@@ -69,7 +71,7 @@ func TestNews(t *testing.T) {
 }
 
 func TestPhaseTable(t *testing.T) {
-	golden(t, "phases", PhaseTable([]Span{
+	goldentest.Check(t, "testdata/phases", PhaseTable([]Span{
 		{"appliance", "firmware", 4, 3, false}, {"appliance", "site-read", 0.2, 0.1, false}, {"appliance", "control-plane", 126, 240, false}, {"appliance", "ready", 500, 90, true},
 		{"node-1", "waiting", 100, 0, false}, {"node-1", "inspecting", 50, 30, false}, {"node-1", "off", 40000, 0, false}, {"node-1", "inspecting", 200, 150, true},
 	}))

@@ -1,17 +1,15 @@
 package chain
 
 import (
-	"flag"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/knftables"
-)
 
-var update = flag.Bool("update", false, "write testdata")
+	"firstlight.dev/firstlight/assets/goldentest"
+)
 
 // TestRulesBecomeWordsOfNft reads each rule, and writes it for the kernel and for people.
 func TestRulesBecomeWordsOfNft(t *testing.T) {
@@ -144,12 +142,7 @@ func TestTableOfRules(t *testing.T) {
 	tx := nft.NewTransaction()
 	(&Table{nft: nft, in: "chain-in", out: "chain-out"}).write(tx, rules)
 	require.NoError(t, nft.Run(t.Context(), tx))
-	if *update {
-		require.NoError(t, os.WriteFile("testdata/rules.nft", []byte(tx.String()), 0o644))
-	}
-	want, err := os.ReadFile("testdata/rules.nft")
-	require.NoError(t, err)
-	assert.Equal(t, string(want), tx.String())
+	goldentest.Check(t, "testdata/rules.nft", tx.String())
 }
 
 func TestCountsAreDivided(t *testing.T) {

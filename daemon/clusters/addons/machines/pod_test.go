@@ -1,8 +1,6 @@
 package machines
 
 import (
-	"flag"
-	"os"
 	"strings"
 	"testing"
 
@@ -14,11 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/daemon/clusters/addons/machines/launcher"
 	v1 "firstlight.dev/firstlight/daemon/clusters/addons/machines/v1"
 )
-
-var update = flag.Bool("update", false, "write testdata")
 
 func readInstance(t *testing.T, spec string) *v1.VirtualMachineInstance {
 	t.Helper()
@@ -66,13 +63,7 @@ terminationGracePeriodSeconds: 120
 			require.NoError(t, err)
 			have, err := yaml.Marshal(pod)
 			require.NoError(t, err)
-			path := "testdata/" + name + ".yaml"
-			if *update {
-				require.NoError(t, os.WriteFile(path, have, 0o644))
-			}
-			want, err := os.ReadFile(path)
-			require.NoError(t, err)
-			assert.Equal(t, string(want), string(have))
+			goldentest.Check(t, "testdata/"+name+".yaml", have)
 
 			again, err := RenderPod(i, "firstlight.internal/machines:v0", c.claims, c.with)
 			require.NoError(t, err)

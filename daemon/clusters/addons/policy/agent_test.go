@@ -2,11 +2,9 @@ package policy
 
 import (
 	"context"
-	"flag"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -21,9 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/knftables"
-)
 
-var update = flag.Bool("update", false, "write testdata")
+	"firstlight.dev/firstlight/assets/goldentest"
+)
 
 // TestRulesOfAPlan shows what nft is given.
 func TestRulesOfAPlan(t *testing.T) {
@@ -37,12 +35,7 @@ func TestRulesOfAPlan(t *testing.T) {
 	tx := nft.NewTransaction()
 	NewPlan(s).write(tx)
 	require.NoError(t, nft.Run(t.Context(), tx))
-	if *update {
-		require.NoError(t, os.WriteFile("testdata/rules.nft", []byte(tx.String()), 0o644))
-	}
-	want, err := os.ReadFile("testdata/rules.nft")
-	require.NoError(t, err)
-	assert.Equal(t, string(want), tx.String())
+	goldentest.Check(t, "testdata/rules.nft", tx.String())
 }
 
 // cluster is an API server and a node's tables that do not exist.

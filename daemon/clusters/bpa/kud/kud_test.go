@@ -1,11 +1,9 @@
 package kud
 
 import (
-	"flag"
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,21 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
-
-var update = flag.Bool("update", false, "write golden files")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(path, got, 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got))
-}
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
@@ -45,8 +31,8 @@ func three() []Node {
 }
 
 func TestInventoryGolden(t *testing.T) {
-	golden(t, "bare.ini", Inventory(three()))
-	golden(t, "virtlet.ini", VirtualInventory(three()))
+	goldentest.Check(t, "testdata/bare.ini", Inventory(three()))
+	goldentest.Check(t, "testdata/virtlet.ini", VirtualInventory(three()))
 }
 
 func TestInventoryOfTheContract(t *testing.T) {
@@ -89,7 +75,7 @@ func TestJobGolden(t *testing.T) {
 		require.NoError(t, err)
 		text, err := yaml.Marshal(job)
 		require.NoError(t, err)
-		golden(t, "job-"+r.Action+".yaml", text)
+		goldentest.Check(t, "testdata/job-"+r.Action+".yaml", text)
 		back, ours := RunOf(job)
 		assert.True(t, ours)
 		assert.Equal(t, r, back)

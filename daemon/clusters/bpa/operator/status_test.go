@@ -2,10 +2,8 @@ package operator
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,13 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 // TestStatusGolden: what a Provisioning says of itself from its refusal to its kubeconfig, as
 // its owner reads it.
@@ -59,12 +56,7 @@ func TestStatusGolden(t *testing.T) {
 		r.settle("edge")
 		r.end("edge", 0, "")
 		show("ready")
-		if *update {
-			require.NoError(t, os.WriteFile("testdata/status.yaml", []byte(got.String()), 0o644))
-		}
-		want, err := os.ReadFile("testdata/status.yaml")
-		require.NoError(t, err)
-		assert.Equal(t, string(want), got.String())
+		goldentest.Check(t, "testdata/status.yaml", got.String())
 	})
 }
 

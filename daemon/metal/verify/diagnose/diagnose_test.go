@@ -1,11 +1,8 @@
 package diagnose
 
 import (
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/inspection"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
@@ -22,8 +20,6 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
 	"firstlight.dev/firstlight/pxe/boottrace"
 )
-
-var update = flag.Bool("update", false, "write the table of docs/why.md")
 
 var now = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
@@ -271,9 +267,6 @@ func TestEverySituationHasItsCase(t *testing.T) {
 
 // TestDocs keeps the table of docs/why.md as the code answers; -update writes it.
 func TestDocs(t *testing.T) {
-	const file = "../../../../docs/why.md"
-	have, err := os.ReadFile(file)
-	require.NoError(t, err)
 	var b strings.Builder
 	b.WriteString("| situation | what is seen | it says | what to do |\n|---|---|---|---|\n")
 	all := cases()
@@ -286,14 +279,7 @@ func TestDocs(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | node-1 %s | %s |\n", s.name, cell.Replace(s.meaning), cell.Replace(r.Sentence), cell.Replace(next))
 	}
-	part := regexp.MustCompile(`(?s)(<!-- begin situations -->\n).*?(<!-- end -->)`)
-	require.True(t, part.Match(have))
-	want := part.ReplaceAllStringFunc(string(have), func(string) string { return "<!-- begin situations -->\n" + b.String() + "<!-- end -->" })
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(want), 0o644))
-		return
-	}
-	assert.Equal(t, want, string(have), "run go test ./daemon/metal/verify/diagnose -update")
+	goldentest.CheckPart(t, "../../../../docs/why.md", "situations", b.String())
 }
 
 // TestARefusedFileIsNotCalledLoaded: what was asked for and not given is no boot program.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/image/lab/testbed/machines"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
@@ -116,7 +117,7 @@ func TestAClusterBootsFromItsObjects(t *testing.T) {
 		"$ kubectl --kubeconfig edge.conf get nodes\n" + s.workload("get", "nodes") +
 		"$ kubectl --kubeconfig edge.conf -n kube-system get pods\n" + s.workload("-n", "kube-system", "get", "pods")
 	t.Log("\n" + printed)
-	if *update {
+	if goldentest.IsUpdating() {
 		page.Check(t, "../../../../docs/cluster-api.md", "boots", printed, true)
 	}
 

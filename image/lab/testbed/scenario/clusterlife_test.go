@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
@@ -140,7 +141,7 @@ func TestAClusterIsScaledUpgradedAndMended(t *testing.T) {
 	assert.NotEmpty(t, l.unhealthy(broken), "it may be chosen again")
 
 	t.Log("\n" + l.told.String())
-	if *update {
+	if goldentest.IsUpdating() {
 		page.Check(t, "../../../../docs/cluster-api.md", "life", l.told.String(), true)
 	}
 }

@@ -2,7 +2,6 @@ package scenario_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -21,8 +20,6 @@ import (
 
 // Kind is what FIRSTLIGHT_TEST must contain, beside native, for the scenarios that take minutes.
 const kind = "fleet"
-
-var update = flag.Bool("update", false, "write the blocks of pages")
 
 func isFleet() bool { return slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), kind) }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
@@ -66,7 +67,7 @@ spec: {clusters: [edge], source: {bundle: {name: shop, version: 1.0.0}}}}`)
 	b.kubectl("get", "crd", "orders.shop.example") // of the chart's folder crds: it stays
 
 	t.Log("\n" + s.printed.String())
-	if *update {
+	if goldentest.IsUpdating() {
 		page.Check(t, "../../../../../docs/addons.md", "chart", s.printed.String(), true)
 	}
 }

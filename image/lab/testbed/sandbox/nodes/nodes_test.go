@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox/nodes"
@@ -30,8 +30,6 @@ type bench struct {
 }
 
 const cluster = "edge"
-
-var update = flag.Bool("update", false, "write the blocks of pages")
 
 // patience only ends a test that hangs.
 const patience = 30 * time.Minute
@@ -177,7 +175,7 @@ func TestTwoNodesBecomeACluster(t *testing.T) {
 		fmt.Fprintf(&answers, "from %s, %s: %s\n", q.From, q.What, q.Got)
 	}
 	t.Log("\n" + answers.String())
-	if *update {
+	if goldentest.IsUpdating() {
 		page.Check(t, "../../../../../docs/tests.md", "questions", answers.String(), true)
 	}
 	assert.Equal(t, []string{"node-1", "node-2"}, b.ready())
