@@ -113,7 +113,7 @@ func newInstance(m *v1.VirtualMachine) *v1.VirtualMachineInstance {
 				Controller: ptr.To(true),
 			}},
 		},
-		Spec: m.Spec.Template.Spec.DeepCopy(),
+		Spec: *m.Spec.Template.Spec.DeepCopy(),
 	}
 	for name, value := range m.Spec.Template.Metadata.Labels {
 		i.Labels[name] = value

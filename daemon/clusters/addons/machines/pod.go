@@ -51,7 +51,7 @@ type claimSizes = map[string]int64
 func RenderPod(i *v1.VirtualMachineInstance, image string, claims claimSizes, with launcher.Accelerator) (*corev1.Pod, error) {
 	spec := i.Spec.DeepCopy()
 	spec.NodeSelector, spec.Tolerations = nil, nil // of the pod alone
-	machine, err := json.Marshal(launcher.Machine{Namespace: i.Namespace, Name: i.Name, Spec: spec, Claims: claims})
+	machine, err := json.Marshal(launcher.Machine{Namespace: i.Namespace, Name: i.Name, Spec: *spec, Claims: claims})
 	if err != nil {
 		return nil, fmt.Errorf("write instance: %w", err)
 	}

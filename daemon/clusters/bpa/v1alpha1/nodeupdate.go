@@ -10,6 +10,8 @@ const (
 
 // NodeUpdate keeps the nodes of a cluster up to date, one after the other: each is drained, gets its packages, restarts
 // if it must, and is in service again before the next.
+//
+// +kubebuilder:object:root=true
 type NodeUpdate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -90,6 +92,8 @@ type PackageChange struct {
 }
 
 // NodeUpdateList is what a list request returns.
+//
+// +kubebuilder:object:root=true
 type NodeUpdateList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`

@@ -1,6 +1,8 @@
 // Package v1alpha1 is the group bpa.akraino.org as Go sees it: the kinds Provisioning and
 // Software with the names, spellings and odd shapes that Akraino ICN gave them, and NodeUpdate, which is ours. The API
 // server knows them by assets/crd; a test holds the two together.
+//
+// +kubebuilder:object:generate=true
 package v1alpha1
 
 import (
@@ -12,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
+
+//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.20.0 object paths=.
 
 // Group and version of all kinds.
 var GroupVersion = schema.GroupVersion{Group: "bpa.akraino.org", Version: "v1alpha1"}
@@ -28,6 +32,8 @@ const (
 const SiteNamespace = "default"
 
 // Provisioning asks for a cluster.
+//
+// +kubebuilder:object:root=true
 type Provisioning struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -167,6 +173,8 @@ type JobStatus struct {
 }
 
 // Software asks for packages on the nodes of a cluster.
+//
+// +kubebuilder:object:root=true
 type Software struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -241,19 +249,23 @@ type PackageStatus struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// ProvisioningList and SoftwareList are what a list request returns.
-type (
-	ProvisioningList struct {
-		metav1.TypeMeta `json:",inline"`
-		metav1.ListMeta `json:"metadata,omitempty"`
-		Items           []Provisioning `json:"items"`
-	}
-	SoftwareList struct {
-		metav1.TypeMeta `json:",inline"`
-		metav1.ListMeta `json:"metadata,omitempty"`
-		Items           []Software `json:"items"`
-	}
-)
+// ProvisioningList is what a list request returns.
+//
+// +kubebuilder:object:root=true
+type ProvisioningList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Provisioning `json:"items"`
+}
+
+// SoftwareList is what a list request returns.
+//
+// +kubebuilder:object:root=true
+type SoftwareList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Software `json:"items"`
+}
 
 // AddToScheme makes the kinds known.
 func AddToScheme(s *runtime.Scheme) error {

@@ -1,5 +1,7 @@
 // Package v1alpha1 is the group kpa.akraino.org as Go sees it: the kind Component, which says what runs on
 // workload clusters. The API server knows it by assets/crd; a test holds the two together.
+//
+// +kubebuilder:object:generate=true
 package v1alpha1
 
 import (
@@ -7,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.20.0 object paths=.
 
 // GroupVersion is the group and version of the kind.
 var GroupVersion = schema.GroupVersion{Group: "kpa.akraino.org", Version: "v1alpha1"}
@@ -22,6 +26,8 @@ const AnnotationAbandon = "kpa.akraino.org/abandon"
 const ApplianceTarget = "(appliance)"
 
 // Component asks for a bundle of objects on clusters.
+//
+// +kubebuilder:object:root=true
 type Component struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -152,6 +158,8 @@ type ClusterStatus struct {
 }
 
 // ComponentList is a list of Components.
+//
+// +kubebuilder:object:root=true
 type ComponentList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`

@@ -2,6 +2,8 @@
 // Names, shapes and meanings are those of KubeVirt's API v1 (kubevirt.io/api/core/v1), but for the volume
 // firstlightImage. The API server knows the subset by the add-on's definitions in
 // daemon/clusters/kpa/builtin/virtual-machines; a test holds the two together.
+//
+// +kubebuilder:object:generate=true
 package v1
 
 import (
@@ -12,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.20.0 object paths=.
 
 // GroupVersion is the group and version of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "kubevirt.io", Version: "v1"}
@@ -75,6 +79,8 @@ const (
 )
 
 // VirtualMachineInstance is a machine that runs once, as a pod.
+//
+// +kubebuilder:object:root=true
 type VirtualMachineInstance struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -83,6 +89,8 @@ type VirtualMachineInstance struct {
 }
 
 // VirtualMachineInstanceList is a list of them.
+//
+// +kubebuilder:object:root=true
 type VirtualMachineInstanceList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
@@ -90,6 +98,8 @@ type VirtualMachineInstanceList struct {
 }
 
 // VirtualMachine makes instances of its name, one at a time.
+//
+// +kubebuilder:object:root=true
 type VirtualMachine struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -98,6 +108,8 @@ type VirtualMachine struct {
 }
 
 // VirtualMachineList is a list of them.
+//
+// +kubebuilder:object:root=true
 type VirtualMachineList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`

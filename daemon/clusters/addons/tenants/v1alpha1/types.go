@@ -1,6 +1,8 @@
 // Package v1alpha1 is the group tenant.akraino.org as Go sees it: the kind Tenant, by which a workload cluster is shared.
 // The API server knows it by the add-on's definition in daemon/clusters/kpa/builtin/tenants; a test holds the two
 // together.
+//
+// +kubebuilder:object:generate=true
 package v1alpha1
 
 import (
@@ -10,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.20.0 object paths=.
 
 // GroupVersion is the group and version of the kind.
 var GroupVersion = schema.GroupVersion{Group: "tenant.akraino.org", Version: "v1alpha1"}
@@ -54,6 +58,8 @@ const (
 )
 
 // Tenant asks for namespaces of one user of the cluster.
+//
+// +kubebuilder:object:root=true
 type Tenant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -103,6 +109,8 @@ type TenantStatus struct {
 }
 
 // TenantList is several Tenants.
+//
+// +kubebuilder:object:root=true
 type TenantList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
