@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets/crd"
+	"firstlight.dev/firstlight/assets/crd/crdtest"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 )
 
@@ -70,42 +71,5 @@ func TestEveryFieldIsReadAndCopied(t *testing.T) {
 
 // The API server keeps every field that Go writes.
 func TestSchemaHasEveryField(t *testing.T) {
-	var definition struct {
-		Spec struct {
-			Versions []struct {
-				Schema struct {
-					OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
-				} `json:"schema"`
-			} `json:"versions"`
-		} `json:"spec"`
-	}
-	require.NoError(t, yaml.Unmarshal(crd.KPA, &definition))
-	var object map[string]any
-	require.NoError(t, yaml.Unmarshal([]byte(whole), &object))
-	delete(object, "metadata")
-	checkSchema(t, "Component", definition.Spec.Versions[0].Schema.OpenAPIV3Schema, object)
-}
-
-func checkSchema(t *testing.T, path string, schema map[string]any, value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		properties, _ := schema["properties"].(map[string]any)
-		for key, of := range v {
-			next, ok := properties[key].(map[string]any)
-			if additional, any := schema["additionalProperties"].(map[string]any); any {
-				next, ok = additional, true
-			}
-			if schema["x-kubernetes-preserve-unknown-fields"] == true {
-				continue
-			}
-			if assert.True(t, ok, "%s.%s is not in the schema", path, key) {
-				checkSchema(t, path+"."+key, next, of)
-			}
-		}
-	case []any:
-		items, _ := schema["items"].(map[string]any)
-		for _, of := range v {
-			checkSchema(t, path+"[]", items, of)
-		}
-	}
+	crdtest.Parse(t, crd.KPA).CheckFields(t, whole)
 }

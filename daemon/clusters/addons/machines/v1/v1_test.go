@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/crd/crdtest"
 	v1 "firstlight.dev/firstlight/daemon/clusters/addons/machines/v1"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/builtin"
 )
@@ -154,31 +155,13 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// definition is what the API server is told of a kind.
-type definition struct {
-	Metadata struct {
-		Name        string            `json:"name"`
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Spec struct {
-		Group    string `json:"group"`
-		Versions []struct {
-			Name   string `json:"name"`
-			Schema struct {
-				OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
-			} `json:"schema"`
-		} `json:"versions"`
-	} `json:"spec"`
-}
-
 // The API server has a place for every field that Go reads, and keeps those of a spec that it has none for.
 func TestSchemaHasEveryField(t *testing.T) {
 	text, _, err := builtin.Read("virtual-machines")
 	require.NoError(t, err)
-	var definitions []definition
+	var definitions []crdtest.Definition
 	for _, one := range strings.Split(string(text), "\n---\n") {
-		var d definition
-		require.NoError(t, yaml.Unmarshal([]byte(one), &d))
+		d := crdtest.Parse(t, []byte(one))
 		if d.Spec.Group == v1.GroupVersion.Group {
 			definitions = append(definitions, d)
 		}
@@ -189,36 +172,11 @@ func TestSchemaHasEveryField(t *testing.T) {
 		d := definitions[n]
 		assert.Equal(t, "keep", d.Metadata.Annotations["helm.sh/resource-policy"], "objects would go with the add-on")
 		assert.Equal(t, v1.GroupVersion.Version, d.Spec.Versions[0].Name)
-		var value map[string]any
-		require.NoError(t, yaml.Unmarshal([]byte(object), &value))
-		delete(value, "metadata")
-		checkSchema(t, d.Metadata.Name, d.Spec.Versions[0].Schema.OpenAPIV3Schema, value)
+		d.CheckFields(t, object)
 	}
 
-	spec := definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema["properties"].(map[string]any)["spec"].(map[string]any)
+	spec := definitions[0].Schema()["properties"].(map[string]any)["spec"].(map[string]any)
 	checkOpen(t, "spec", spec)
-}
-
-func checkSchema(t *testing.T, path string, schema map[string]any, value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		properties, _ := schema["properties"].(map[string]any)
-		additional, open := schema["additionalProperties"].(map[string]any)
-		for key, of := range v {
-			next, ok := properties[key].(map[string]any)
-			if open {
-				next, ok = additional, true
-			}
-			if assert.True(t, ok, "%s.%s is not in the schema", path, key) {
-				checkSchema(t, path+"."+key, next, of)
-			}
-		}
-	case []any:
-		items, _ := schema["items"].(map[string]any)
-		for _, of := range v {
-			checkSchema(t, path+"[]", items, of)
-		}
-	}
 }
 
 // checkOpen holds that unknown fields reach the controller, which refuses them. Tolerations are Kubernetes' own.

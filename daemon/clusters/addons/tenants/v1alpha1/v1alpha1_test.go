@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"firstlight.dev/firstlight/assets/crd/crdtest"
 	"firstlight.dev/firstlight/daemon/clusters/addons/tenants/v1alpha1"
 )
 
@@ -67,45 +68,8 @@ func TestEveryFieldIsReadAndCopied(t *testing.T) {
 func TestSchemaHasEveryField(t *testing.T) {
 	file, err := os.ReadFile("../../../kpa/builtin/tenants/definition.yaml")
 	require.NoError(t, err)
-	var definition struct {
-		Spec struct {
-			Group    string `json:"group"`
-			Versions []struct {
-				Name   string `json:"name"`
-				Schema struct {
-					OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
-				} `json:"schema"`
-			} `json:"versions"`
-		} `json:"spec"`
-	}
-	require.NoError(t, yaml.Unmarshal(file, &definition))
+	definition := crdtest.Parse(t, file)
 	assert.Equal(t, v1alpha1.GroupVersion.Group, definition.Spec.Group)
 	assert.Equal(t, v1alpha1.GroupVersion.Version, definition.Spec.Versions[0].Name)
-
-	var object map[string]any
-	require.NoError(t, yaml.Unmarshal([]byte(whole), &object))
-	delete(object, "metadata")
-	checkSchema(t, "Tenant", definition.Spec.Versions[0].Schema.OpenAPIV3Schema, object)
-}
-
-func checkSchema(t *testing.T, path string, schema map[string]any, value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		properties, _ := schema["properties"].(map[string]any)
-		additional, open := schema["additionalProperties"].(map[string]any)
-		for key, of := range v {
-			next, ok := properties[key].(map[string]any)
-			if open {
-				next, ok = additional, true
-			}
-			if assert.True(t, ok, "%s.%s is not in the schema", path, key) {
-				checkSchema(t, path+"."+key, next, of)
-			}
-		}
-	case []any:
-		items, _ := schema["items"].(map[string]any)
-		for _, of := range v {
-			checkSchema(t, path+"[]", items, of)
-		}
-	}
+	definition.CheckFields(t, whole)
 }
