@@ -1,8 +1,6 @@
 package main
 
 import (
-	"log/slog"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,12 +25,15 @@ func addPageFlags(c *cobra.Command, listen *string, interval *time.Duration) {
 }
 
 func newGenerateCommand() *cobra.Command {
-	g := chain.Generator{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	var g chain.Generator
 	c := &cobra.Command{
 		Use:   "generate --to ADDRESS:PORT",
 		Short: "Send UDP packets at a given rate",
 		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return g.Run(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			g.Log = newLog(c)
+			return g.Run(c.Context())
+		},
 	}
 	c.Flags().StringVar(&g.To, "to", "", "where to: ADDRESS:PORT")
 	c.Flags().IntVar(&g.Rate, "rate", 500, "packets per second")
@@ -43,12 +44,15 @@ func newGenerateCommand() *cobra.Command {
 }
 
 func newSinkCommand() *cobra.Command {
-	s := chain.Sink{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	var s chain.Sink
 	c := &cobra.Command{
 		Use:   "sink --at ADDRESS:PORT",
 		Short: "Count UDP packets",
 		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return s.Run(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			s.Log = newLog(c)
+			return s.Run(c.Context())
+		},
 	}
 	c.Flags().StringVar(&s.At, "at", "", "where they come to: ADDRESS:PORT")
 	addPageFlags(c, &s.Listen, &s.Interval)
@@ -57,7 +61,7 @@ func newSinkCommand() *cobra.Command {
 }
 
 func newFilterCommand() *cobra.Command {
-	f := chain.Filter{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	var f chain.Filter
 	var in, out string
 	c := &cobra.Command{
 		Use:   "filter --in INTERFACE --out INTERFACE",
@@ -68,7 +72,7 @@ func newFilterCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f.Client = client
+			f.Client, f.Log = client, newLog(c)
 			if f.Table, err = chain.NewTable(in, out); err != nil {
 				return err
 			}

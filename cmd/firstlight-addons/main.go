@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,14 +21,14 @@ func main() {
 	defer stop()
 
 	// The same program is called by a node's container runtime, by the name of the plugin.
-	switch {
-	case multus.IsPlugin(os.Args[0]):
+	switch filepath.Base(os.Args[0]) {
+	case multus.Name:
 		multus.RunPlugin(ctx)
 		return
-	case sriov.IsPlugin(os.Args[0]):
+	case sriov.Name:
 		sriov.RunPlugin(ctx)
 		return
-	case ovn4nfv.IsPlugin(os.Args[0]):
+	case ovn4nfv.Name:
 		ovn4nfv.RunPlugin(ctx)
 		return
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -33,7 +32,7 @@ func newMultusCommand() *cobra.Command {
 					Isolation:        os.Getenv("NAMESPACE_ISOLATION") == "true",
 					GlobalNamespaces: os.Getenv("GLOBAL_NAMESPACES"),
 				},
-				Log: slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)),
+				Log: newLog(c),
 			}
 			if once {
 				return agent.Install(c.Context())

@@ -1,17 +1,7 @@
 package main
 
 import (
-	"fmt"
-	"log/slog"
-	"os"
-
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 
 	"firstlight.dev/firstlight/daemon/clusters/addons/policy"
 )
@@ -23,29 +13,24 @@ func newPolicyCommand() *cobra.Command {
 		Short: "Enforce NetworkPolicies for the pods of this node, as a pod with the host's network",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			config, err := rest.InClusterConfig()
+			client, _, err := connect()
 			if err != nil {
-				return fmt.Errorf("find the cluster: %w", err)
-			}
-			client, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				return fmt.Errorf("find the cluster: %w", err)
+				return err
 			}
 			table, err := policy.NewTable()
 			if err != nil {
 				return err
 			}
 
-			events := record.NewBroadcaster(record.WithContext(c.Context()))
-			events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-			defer events.Shutdown()
+			events, stop := newEvents(c, client, policy.Name, node)
+			defer stop()
 			a := policy.Agent{
 				Node:   node,
 				Health: health,
 				Client: client,
 				Table:  table,
-				Events: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: policy.Name, Host: node}),
-				Log:    slog.New(slog.NewTextHandler(os.Stderr, nil)),
+				Events: events,
+				Log:    newLog(c),
 			}
 			return a.Run(c.Context())
 		},

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"log/slog"
-	"os"
-
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
@@ -21,7 +18,7 @@ func newTenantsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+			log := newLog(cmd)
 			if remove {
 				return tenants.Remove(cmd.Context(), api, log)
 			}

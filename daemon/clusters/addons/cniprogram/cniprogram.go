@@ -1,4 +1,5 @@
-// Package cniprogram installs CNI plugins in a node's folder of programs, and overwrites nothing of somebody else's.
+// Package cniprogram installs CNI plugins in a node's folder of programs, and overwrites nothing of somebody else's. On
+// the node it answers the container runtime in a plugin's name.
 package cniprogram
 
 import (

@@ -296,3 +296,9 @@ func (p *Plugin) Check(ctx context.Context, call *skel.CmdArgs) error {
 	}
 	return errors.Join(failed...)
 }
+
+// GC has nothing to do: when a pod's namespace ends its interfaces do, and the agent takes away their ports.
+func (p *Plugin) GC(context.Context, *skel.CmdArgs) error { return nil }
+
+// Status has nothing that a pod could not wait for.
+func (p *Plugin) Status(context.Context, *skel.CmdArgs) error { return nil }

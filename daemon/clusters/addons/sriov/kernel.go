@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -303,14 +302,4 @@ func (l linux) Configure(namespace, name string, a Addresses) error {
 		}
 		return nil
 	})
-}
-
-var _ Kernel = linux{}
-
-// NewKernel is that of this machine, with sysfs at a path.
-func NewKernel(sysfs string) (Kernel, error) {
-	if _, err := os.Stat(sysfs); err != nil {
-		return nil, fmt.Errorf("find sysfs: %w", err)
-	}
-	return linux{devices.Sysfs(sysfs)}, nil
 }

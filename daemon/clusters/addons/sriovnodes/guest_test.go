@@ -251,8 +251,7 @@ func exchange(from, to pod, address string, within time.Duration) error {
 
 // attachPods has two pods in a VLAN and two outside, each two on virtual functions of both devices.
 func attachPods(t *testing.T, kubelet *kubelettest.Kubelet, all map[string][]string) {
-	k, err := sriov.NewKernel("/sys")
-	require.NoError(t, err)
+	k := sriov.NewKernel()
 	type state struct {
 		Interfaces []string
 		Link       sriov.Interface

@@ -28,7 +28,7 @@ import (
 // them; and there the CNI plugin.
 func TestMain(m *testing.M) {
 	switch {
-	case sriov.IsPlugin(os.Args[0]):
+	case filepath.Base(os.Args[0]) == sriov.Name:
 		sriov.RunPlugin(context.Background())
 	case os.Getpid() == 1:
 		if err := prepareGuest(); err != nil {
