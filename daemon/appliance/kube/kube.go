@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
@@ -140,16 +139,6 @@ func (c *Cluster) Stages() []bringup.Stage {
 			Recheck: 30 * time.Second,
 		},
 	}
-}
-
-// Client is a client of the cluster's API with the administrator's rights, for the stages that
-// follow. It is made anew when the administrator's certificate was, and for another address.
-func (c *Cluster) Client() (client.Client, error) {
-	api, err := c.connect()
-	if err != nil {
-		return nil, err
-	}
-	return api.client, nil
 }
 
 // REST is how the cluster's API is reached with the administrator's rights. It is another

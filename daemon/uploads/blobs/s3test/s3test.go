@@ -298,10 +298,3 @@ func (g *Gateway) Kill() {
 		g.cmd = nil
 	}
 }
-
-// Pid is its process.
-func (g *Gateway) Pid() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.cmd.Process.Pid
-}
