@@ -81,7 +81,8 @@ func (i Image) write(ctx context.Context, image *os.File, at, _ int64) error {
 	}
 	defer f.Close()
 
-	return copySparse(ctx, io.NewOffsetWriter(image, at), f)
+	_, err = CopySparse(ctx, io.NewOffsetWriter(image, at), f)
+	return err
 }
 
 // InPlace is content of so many bytes that Finish finds in its place already.

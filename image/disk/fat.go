@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/diskfs/go-diskfs/backend/file"
@@ -61,8 +61,7 @@ func (f FAT) write(ctx context.Context, image *os.File, at, size int64) error {
 // sortedFiles gives the files in the order of their paths, so that the order of the input does
 // not matter, and refuses names that FAT cannot tell apart.
 func (f FAT) sortedFiles() ([]File, error) {
-	files := append([]File(nil), f.Files...)
-	sort.Slice(files, func(i, j int) bool { return files[i].Path < files[j].Path })
+	files := slices.SortedFunc(slices.Values(f.Files), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	seen := map[string]string{}
 	for _, one := range files {
 		key := strings.ToUpper(strings.TrimSuffix(one.Path, "/"))

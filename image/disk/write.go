@@ -110,12 +110,13 @@ func (l Layout) write(ctx context.Context, image *os.File) error {
 	return err
 }
 
-// copySparse copies r to w and leaves out blocks of zeros, where w reads as zeros.
-func copySparse(ctx context.Context, w io.WriterAt, r io.Reader) error {
+// CopySparse copies r to the beginning of w, which reads as zeros there, and leaves blocks of zeros out. It returns how
+// many bytes r has: a file is to be truncated to that, as it may end with zeros.
+func CopySparse(ctx context.Context, w io.WriterAt, r io.Reader) (int64, error) {
 	buf, zero := make([]byte, 1<<20), make([]byte, 64<<10)
 	for at := int64(0); ; {
 		if err := ctx.Err(); err != nil {
-			return err
+			return 0, err
 		}
 
 		n, err := io.ReadFull(r, buf)
@@ -125,16 +126,16 @@ func copySparse(ctx context.Context, w io.WriterAt, r io.Reader) error {
 				continue
 			}
 			if _, err := w.WriteAt(chunk, at+int64(i)); err != nil {
-				return err
+				return 0, err
 			}
 		}
 
 		at += int64(n)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil
+			return at, nil
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 	}
 }

@@ -4,7 +4,6 @@
 package media
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"firstlight.dev/firstlight/image/disk"
 )
 
 // Suffixes of the files beside the raw image.
@@ -101,7 +102,7 @@ func decompress(ctx context.Context, r io.Reader) (*os.File, error) {
 		return nil, err
 	}
 
-	size, err := copySparse(ctx, f, decoder)
+	size, err := disk.CopySparse(ctx, f, decoder)
 	if err == nil {
 		err = f.Truncate(size)
 	}
@@ -112,33 +113,4 @@ func decompress(ctx context.Context, r io.Reader) (*os.File, error) {
 	}
 
 	return f, nil
-}
-
-// copySparse copies r into an empty file and leaves zeros out.
-func copySparse(ctx context.Context, w io.WriterAt, r io.Reader) (int64, error) {
-	buf, zero := make([]byte, 1<<20), make([]byte, 64<<10)
-	for at := int64(0); ; {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-
-		n, err := io.ReadFull(r, buf)
-		for i := 0; i < n; i += len(zero) {
-			chunk := buf[i:min(i+len(zero), n)]
-			if bytes.Equal(chunk, zero[:len(chunk)]) {
-				continue
-			}
-			if _, err := w.WriteAt(chunk, at+int64(i)); err != nil {
-				return 0, err
-			}
-		}
-
-		at += int64(n)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return at, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
 }

@@ -1,15 +1,15 @@
 package sandbox
 
 import (
-	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"firstlight.dev/firstlight/assets/extent"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/disk"
 )
 
 // Assemble writes a file of the sandbox, which may be kept without its shared extents, to a file of this machine.
@@ -26,30 +26,13 @@ func (b *Sandbox) Assemble(inside, to string) error {
 		return fmt.Errorf("assemble %s: %w", inside, err)
 	}
 
-	err = copySparse(out, file)
+	size, err := disk.CopySparse(context.Background(), out, file)
+	if err == nil {
+		err = out.Truncate(size)
+	}
 	if err := errors.Join(err, out.Close()); err != nil {
 		return fmt.Errorf("assemble %s: %w", inside, err)
 	}
 
 	return nil
-}
-
-func copySparse(out *os.File, in io.Reader) error {
-	buffer, zeros := make([]byte, 1<<16), make([]byte, 1<<16)
-	for at := int64(0); ; {
-		n, err := io.ReadFull(in, buffer)
-		if n > 0 && !bytes.Equal(buffer[:n], zeros[:n]) {
-			if _, err := out.WriteAt(buffer[:n], at); err != nil {
-				return err
-			}
-		}
-
-		at += int64(n)
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return out.Truncate(at)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
