@@ -2,7 +2,7 @@ package site
 
 import (
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 
 	"firstlight.dev/firstlight/assets/yamldoc"
@@ -178,7 +178,7 @@ func suggestNearest(name string, known []string) string {
 		return ""
 	}
 
-	sort.Strings(known)
+	slices.Sort(known)
 	if s := yamldoc.Suggest(name, known); strings.HasPrefix(s, "did you mean") {
 		return "; " + s
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -102,13 +103,7 @@ func yamlNode(v reflect.Value, show func(Secret) string) *yaml.Node {
 	case reflect.Map:
 		m := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		labels, _ := v.Interface().(map[string]string)
-		keys := make([]string, 0, len(labels))
-		for k := range labels {
-			keys = append(keys, k)
-		}
-
-		slices.Sort(keys)
-		for _, k := range keys {
+		for _, k := range slices.Sorted(maps.Keys(labels)) {
 			m.Content = append(m.Content, textNode(k), textNode(labels[k]))
 		}
 

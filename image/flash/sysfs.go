@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -194,7 +194,7 @@ func (w SysFS) findUses(d *Device) error {
 		}
 	}
 
-	sort.Strings(d.Uses)
+	slices.Sort(d.Uses)
 	return nil
 }
 

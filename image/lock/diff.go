@@ -28,7 +28,9 @@ func Diff(from, to *Lock) []string {
 	})
 	compare(from.Debs, to.Debs, func(name string, was, is Deb) { diffDeb(say, name, was, is) })
 	compare(
-		from.Images, to.Images, func(name, was, is string) { say("image %s %s -> %s", name, orNone(was), orNone(is)) },
+		from.Images, to.Images, func(name, was, is string) {
+			say("image %s %s -> %s", name, cmp.Or(was, "none"), cmp.Or(is, "none"))
+		},
 	)
 	compare(modulesByKey(from), modulesByKey(to), func(key [2]string, was, is Module) {
 		where := key[1] + " (" + key[0] + "/go.mod)"
@@ -61,13 +63,6 @@ func diffDeb(say func(string, ...any), name string, was, is Deb) {
 	default:
 		say("deb %s %s is listed differently", name, is.Version)
 	}
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }
 
 func modulesByKey(l *Lock) map[[2]string]Module {

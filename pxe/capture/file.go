@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -57,12 +58,9 @@ func (f captureDir) begin(who mac) error {
 
 	own := strings.TrimSuffix(filepath.Base(f.path(who, suffix)), suffix)
 	delete(newest, own)
-	var names []string
-	for name := range newest {
-		names = append(names, name)
-	}
-
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(newest[a].Compare(newest[b]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(newest), func(a, b string) int {
+		return cmp.Or(newest[a].Compare(newest[b]), cmp.Compare(a, b))
+	})
 	for len(names) >= maxMachines {
 		for _, s := range []string{suffix, before} {
 			if err := os.Remove(filepath.Join(f.dir, names[0]+s)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,8 +1,10 @@
 package metal3
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -218,15 +220,5 @@ func netmask(p netip.Prefix) string {
 }
 
 func list(images map[string]Image) string {
-	if len(images) == 0 {
-		return "none"
-	}
-
-	var names []string
-	for name := range images {
-		names = append(names, name)
-	}
-
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(slices.Sorted(maps.Keys(images)), ", "), "none")
 }

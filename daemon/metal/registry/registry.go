@@ -18,11 +18,13 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,13 +113,7 @@ func newServer(c Config, b *imageLayout) (*Server, error) {
 }
 
 // Images are the names of the stick's images, without the domain.
-func (s *Server) Images() []string {
-	var all []string
-	for name := range s.layout.images {
-		all = append(all, name)
-	}
-	return all
-}
+func (s *Server) Images() []string { return slices.Sorted(maps.Keys(s.layout.images)) }
 
 // ServeHTTP answers one request; TLS has been done.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }

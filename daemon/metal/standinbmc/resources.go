@@ -1,6 +1,7 @@
 package standinbmc
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -40,9 +41,9 @@ func system(name string, s State) object {
 		"PowerState":  s.Power,
 		"Status":      object{"State": "Enabled", "Health": "OK"},
 		"Boot": object{
-			"BootSourceOverrideTarget":                         orDefault(s.Target, "None"),
-			"BootSourceOverrideEnabled":                        orDefault(s.Enabled, "Disabled"),
-			"BootSourceOverrideMode":                           orDefault(s.Mode, "UEFI"),
+			"BootSourceOverrideTarget":                         cmp.Or(s.Target, "None"),
+			"BootSourceOverrideEnabled":                        cmp.Or(s.Enabled, "Disabled"),
+			"BootSourceOverrideMode":                           cmp.Or(s.Mode, "UEFI"),
 			"BootSourceOverrideTarget@Redfish.AllowableValues": []string{"None", "Pxe", "Hdd"},
 		},
 		"Actions": object{"#ComputerSystem.Reset": object{
@@ -64,13 +65,6 @@ func manager() object {
 		"PowerState":      "On",
 		"Status":          object{"State": "Enabled", "Health": "OK"},
 	}
-}
-
-func orDefault(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 func writeJSON(w http.ResponseWriter, code int, body any) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -87,7 +88,7 @@ func (e *Engine) updateNodes(
 		st.rule, st.ruleSince = reason.Rule, node.Since
 	}
 
-	for _, name := range sortedKeys(hosts) {
+	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		h := fact.HostOf(new(hosts[name]))
 		for _, m := range h.MACs {
 			known[m] = true
@@ -117,7 +118,7 @@ func (e *Engine) updateNodes(
 	}
 
 	e.unknownMachines = nil
-	for _, mac := range sortedKeys(records) {
+	for _, mac := range slices.Sorted(maps.Keys(records)) {
 		if !known[mac] {
 			r := diagnose.Explain(diagnose.View{Now: now, Name: mac, BootTrace: new(records[mac])})
 			e.unknownMachines = append(
@@ -154,16 +155,6 @@ func (e *Engine) Why() []status.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Concat(e.all, e.unknownMachines)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for n := range m {
-		names = append(names, n)
-	}
-
-	slices.Sort(names)
-	return names
 }
 
 func stateName(h *fact.Host) string {

@@ -6,8 +6,10 @@ package vswitch
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -240,11 +242,7 @@ func (p *Port) Close() error {
 func (s *Switch) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	var all []*Port
-	for p := range s.ports {
-		all = append(all, p)
-	}
-
+	all := slices.Collect(maps.Keys(s.ports))
 	s.mu.Unlock()
 	var errs []error
 	for _, p := range all {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"firstlight.dev/firstlight/assets/layer"
@@ -55,7 +55,7 @@ func Check(t *Tree, finders []Finder) ([]Miss, error) {
 		all = append(all, misses...)
 	}
 
-	sort.SliceStable(all, func(i, j int) bool { return all[i].String() < all[j].String() })
+	slices.SortStableFunc(all, func(a, b Miss) int { return strings.Compare(a.String(), b.String()) })
 	var out []Miss
 	for i, m := range all {
 		if i == 0 || m != all[i-1] {
@@ -114,7 +114,7 @@ func Load(fsys fs.FS) (*Tree, error) {
 		return nil, fmt.Errorf("list root: %w", err)
 	}
 
-	sort.Strings(t.names)
+	slices.Sort(t.names)
 	return t, nil
 }
 

@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
-	"sort"
+	"slices"
 	"strings"
 
 	"firstlight.dev/firstlight/assets"
@@ -191,13 +192,7 @@ func (t *Tree) embeddedImages(name string) ([]string, error) {
 		found[string(m[1])] = true
 	}
 
-	var out []string
-	for ref := range found {
-		out = append(out, ref)
-	}
-
-	sort.Strings(out)
-	return out, nil
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 // kubeadmImages are the repositories that kubeadm starts a control plane from, and the
@@ -245,7 +240,7 @@ func findKubeadm(t *Tree) ([]Miss, error) {
 			tags = append(tags, repository+":"+tag)
 		}
 
-		sort.Strings(tags)
+		slices.Sort(tags)
 		out = append(
 			out, Miss{kubeadm, "one version of Kubernetes; the images have several: " + strings.Join(tags, ", ")},
 		)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -39,7 +39,7 @@ func findUnits(t *Tree) ([]Miss, error) {
 		}
 	}
 
-	sort.Strings(list)
+	slices.Sort(list)
 	for ; len(list) > 0; list = list[1:] {
 		name := list[0]
 		if seen[name] || !all[name] {

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -68,5 +69,5 @@ func (h *Server) serveNewPassword(w http.ResponseWriter, r *http.Request) {
 func (h *Server) Password() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return orDefault(h.password, h.simulator.config.Password)
+	return cmp.Or(h.password, h.simulator.config.Password)
 }

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -112,7 +113,7 @@ func (a *agent) postInventory(ctx context.Context) string {
 		if err == nil && code < 400 {
 			var said struct{ UUID string }
 			_ = json.Unmarshal(body, &said) // no UUID is no node
-			a.server.logEvent("agent: inventory posted, node %s", orDefault(said.UUID, "unknown"))
+			a.server.logEvent("agent: inventory posted, node %s", cmp.Or(said.UUID, "unknown"))
 			return said.UUID
 		}
 

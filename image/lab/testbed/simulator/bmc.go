@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -175,7 +176,7 @@ func (h *Server) isAuthorized(r *http.Request) bool {
 func (h *Server) checkPassword(user, password string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	want := orDefault(h.password, h.simulator.config.Password)
+	want := cmp.Or(h.password, h.simulator.config.Password)
 	if h.faults.Password != "" {
 		want = h.faults.Password
 	}

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -48,7 +49,7 @@ func (a *agent) prepareImage(ctx context.Context, p commandParams) (any, *agentE
 		return nil, refused
 	}
 
-	again, _ := strconv.Atoi(orDefault(a.retries, "9")) // the agent's own default
+	again, _ := strconv.Atoi(cmp.Or(a.retries, "9")) // the agent's own default
 	var last *agentError
 	for try := 0; !done && try <= again; try++ {
 		if try > 0 && !sleep(ctx, a.server.simulator.config.WorkTime) {
@@ -61,7 +62,7 @@ func (a *agent) prepareImage(ctx context.Context, p commandParams) (any, *agentE
 			err = fmt.Errorf("Unable to write image to device %s. Error: [Errno 5] Input/output error", disk)
 		}
 
-		switch want := orDefault(p.Image.Sum, p.Image.Checksum); {
+		switch want := cmp.Or(p.Image.Sum, p.Image.Checksum); {
 		case err != nil:
 			last = &agentError{"ImageDownloadError", 500, "Error downloading image", fmt.Sprintf(
 				"Download of image %s failed: %v", p.Image.ID, err,

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"fmt"
 
 	"firstlight.dev/firstlight/assets/inspection"
@@ -63,7 +64,7 @@ func (h *Server) inventory() object {
 			},
 			"boot":          object{"current_boot_mode": "uefi", "pxe_interface": h.MAC},
 			"hostname":      h.Name,
-			"bmc_address":   orDefault(inBand, "0.0.0.0"),
+			"bmc_address":   cmp.Or(inBand, "0.0.0.0"),
 			"bmc_v6address": "::/0",
 			"bmc_mac":       nil,
 		},

@@ -1,6 +1,9 @@
 package simulator
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // The resources that a BMC shows, as far as Ironic's redfish driver and people with a browser look.
 
@@ -46,12 +49,10 @@ func (h *Server) system() object {
 	}
 
 	boot := object{
-		"BootSourceOverrideTarget": orDefault(
-			h.override.Target, "None",
-		), "BootSourceOverrideEnabled": orDefault(h.override.Enabled, "Disabled"),
-		"BootSourceOverrideMode": orDefault(
-			h.override.Mode, "UEFI",
-		), "BootSourceOverrideTarget@Redfish.AllowableValues": bootTargets(),
+		"BootSourceOverrideTarget":                         cmp.Or(h.override.Target, "None"),
+		"BootSourceOverrideEnabled":                        cmp.Or(h.override.Enabled, "Disabled"),
+		"BootSourceOverrideMode":                           cmp.Or(h.override.Mode, "UEFI"),
+		"BootSourceOverrideTarget@Redfish.AllowableValues": bootTargets(),
 	}
 	return object{
 		"@odata.id":          systemPath,
@@ -179,10 +180,3 @@ const (
 )
 
 func (h *Server) serial() string { return fmt.Sprintf("SN%04d", h.index) }
-
-func orDefault(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -123,13 +124,9 @@ func (m *manager) handleCall(args []string) (string, int) {
 		}
 	case "list-units":
 		m.mu.Lock()
-		for name := range m.services {
-			names = append(names, name)
-		}
-
+		all := slices.Sorted(maps.Keys(m.services))
 		m.mu.Unlock()
-		slices.Sort(names)
-		for _, n := range names {
+		for _, n := range all {
 			fmt.Fprintln(&out, m.describe(n))
 		}
 	case "enable", "disable":
