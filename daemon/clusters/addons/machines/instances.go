@@ -18,6 +18,7 @@ import (
 
 	"firstlight.dev/firstlight/daemon/clusters/addons/machines/launcher"
 	v1 "firstlight.dev/firstlight/daemon/clusters/addons/machines/v1"
+	"firstlight.dev/firstlight/daemon/engine/ctrlmanager"
 )
 
 // Instances is the controller of VirtualMachineInstances.
@@ -201,6 +202,6 @@ func (r *Instances) writeStatus(ctx context.Context, before, i *v1.VirtualMachin
 	case v1.ReasonReady, v1.ReasonStarting, v1.ReasonEnded, v1.ReasonTerminating, v1.ReasonPredecessor:
 		kind = corev1.EventTypeNormal
 	}
-	r.Recorder.Eventf(i, nil, kind, o.reason, "Reconcile", "%s", shorten(o.message))
+	r.Recorder.Eventf(i, nil, kind, o.reason, "Reconcile", "%s", ctrlmanager.TruncateNote(o.message))
 	return nil
 }

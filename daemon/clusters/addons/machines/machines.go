@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "firstlight.dev/firstlight/daemon/clusters/addons/machines/v1"
+	"firstlight.dev/firstlight/daemon/engine/ctrlmanager"
 )
 
 // FieldManager is who writes.
@@ -155,17 +155,10 @@ func (r *Machines) writeStatus(ctx context.Context, before, m *v1.VirtualMachine
 		return fmt.Errorf("write status: %w", err)
 	}
 	had := meta.FindStatusCondition(before.Status.Conditions, v1.ConditionFailure)
-	if wrong != nil && (had == nil || had.Message != shorten(wrong.message)) {
-		r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, wrong.reason, "Reconcile", "%s", shorten(wrong.message))
+	if wrong != nil && (had == nil || had.Message != ctrlmanager.TruncateNote(wrong.message)) {
+		r.Recorder.Eventf(
+			m, nil, corev1.EventTypeWarning, wrong.reason, "Reconcile", "%s", ctrlmanager.TruncateNote(wrong.message),
+		)
 	}
 	return nil
-}
-
-// shorten keeps a note as short as Events have it.
-func shorten(text string) string {
-	const longest = 1000
-	if len(text) > longest {
-		return strings.ToValidUTF8(text[:longest], "") + "…"
-	}
-	return text
 }

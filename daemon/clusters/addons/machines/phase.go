@@ -10,6 +10,7 @@ import (
 
 	"firstlight.dev/firstlight/daemon/clusters/addons/machines/launcher"
 	v1 "firstlight.dev/firstlight/daemon/clusters/addons/machines/v1"
+	"firstlight.dev/firstlight/daemon/engine/ctrlmanager"
 )
 
 // observation is what is to be said of an instance.
@@ -128,7 +129,7 @@ func newCondition(kind string, is bool, reason, message string, generation int64
 		Type:               kind,
 		Status:             metav1.ConditionFalse,
 		Reason:             reason,
-		Message:            shorten(message),
+		Message:            ctrlmanager.TruncateNote(message),
 		ObservedGeneration: generation,
 	}
 	if is {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"firstlight.dev/firstlight/daemon/clusters/addons/tenants/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/ctrlmanager"
 )
 
 // Tenants is the controller. It waits for nothing, and remembers nothing but labels on the cluster: it may be killed
@@ -270,18 +271,9 @@ func (r *Tenants) writeStatus(ctx context.Context, t *v1alpha1.Tenant, held []st
 		if c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonReleasing {
 			kind = corev1.EventTypeNormal
 		}
-		r.Recorder.Eventf(t, nil, kind, c.Reason, "Reconcile", "%s", shorten(c.Message))
+		r.Recorder.Eventf(t, nil, kind, c.Reason, "Reconcile", "%s", ctrlmanager.TruncateNote(c.Message))
 	}
 	return nil
-}
-
-// shorten keeps a note as short as Events have it.
-func shorten(text string) string {
-	const longest = 1000
-	if len(text) > longest {
-		return strings.ToValidUTF8(text[:longest], "") + "…"
-	}
-	return text
 }
 
 // condition sums up: the reason is that of the first problem, the sentence has them all.

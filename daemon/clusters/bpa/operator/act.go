@@ -20,6 +20,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/ctrlmanager"
 	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
@@ -219,7 +220,7 @@ func (r *Provisionings) provideEnvironment(ctx context.Context, w *clusterState)
 
 	passed, rest := kud.FilterEnvironment(made.Data)
 	if len(rest) > 0 {
-		r.Recorder.Eventf(w.cr, nil, corev1.EventTypeWarning, EnvironmentFiltered, "Reconcile", "%s", truncateNote(fmt.Sprintf(
+		r.Recorder.Eventf(w.cr, nil, corev1.EventTypeWarning, EnvironmentFiltered, "Reconcile", "%s", ctrlmanager.TruncateNote(fmt.Sprintf(
 			"ConfigMap %s: not passed to the installer: %s; it is given %s, and of these only words", kud.Environment,
 			strings.Join(rest, ", "), strings.Join(slices.Sorted(maps.Keys(kud.DefaultEnvironment())), ", "),
 		)))

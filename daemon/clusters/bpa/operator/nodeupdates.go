@@ -22,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/nodeupdate"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/software"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/ctrlmanager"
 )
 
 // NodeUpdates takes the nodes of clusters one step nearer to what NodeUpdates ask for, again and again. What was begun
@@ -302,7 +303,7 @@ func (r *NodeUpdates) addEvents(o *v1alpha1.NodeUpdate, before v1alpha1.NodeUpda
 		if n.Phase == phases[n.Name] || n.Phase == v1alpha1.NodeUpdateFailed || n.Phase == v1alpha1.NodeUnknown {
 			continue // the whole fails with it
 		}
-		note := truncateNote(strings.TrimSuffix("node "+n.Name+": "+n.Message, ": "))
+		note := ctrlmanager.TruncateNote(strings.TrimSuffix("node "+n.Name+": "+n.Message, ": "))
 		r.Recorder.Eventf(o, nil, corev1.EventTypeNormal, n.Phase, "Reconcile", "%s", note)
 	}
 
@@ -317,7 +318,7 @@ func (r *NodeUpdates) addEvents(o *v1alpha1.NodeUpdate, before v1alpha1.NodeUpda
 	case v1alpha1.PhaseReady, v1alpha1.PhaseUpdating, v1alpha1.PhaseWaiting:
 		kind = corev1.EventTypeNormal
 	}
-	r.Recorder.Eventf(o, nil, kind, is.Reason, "Reconcile", "%s", truncateNote(is.Message))
+	r.Recorder.Eventf(o, nil, kind, is.Reason, "Reconcile", "%s", ctrlmanager.TruncateNote(is.Message))
 }
 
 // finalizeUpdate puts the nodes back into service that are out of it for a NodeUpdate that is deleted.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/engine/ctrlmanager"
 )
 
 type host = metal3api.BareMetalHost
@@ -262,24 +262,17 @@ func (r *Provisionings) updateStatus(
 		kind = corev1.EventTypeNormal
 	}
 
-	r.Recorder.Eventf(cr, nil, kind, is.Reason, "Reconcile", "%s", truncateNote(is.Message))
+	r.Recorder.Eventf(cr, nil, kind, is.Reason, "Reconcile", "%s", ctrlmanager.TruncateNote(is.Message))
 	if before.Status.ObservedGeneration == status.ObservedGeneration {
 		return nil
 	}
 
 	for _, w := range warnings {
-		r.Recorder.Eventf(cr, nil, corev1.EventTypeWarning, w.Reason, "Reconcile", "%s", truncateNote(w.Sentence))
+		note := ctrlmanager.TruncateNote(w.Sentence)
+		r.Recorder.Eventf(cr, nil, corev1.EventTypeWarning, w.Reason, "Reconcile", "%s", note)
 	}
 
 	return nil
-}
-
-// truncateNote fits an Event's note, 1024 bytes at most.
-func truncateNote(s string) string {
-	if len(s) <= 1000 {
-		return s
-	}
-	return strings.ToValidUTF8(s[:1000], "") + " …"
 }
 
 // reportError shows an error that is tried again, unless it is an ordinary race.
@@ -289,7 +282,7 @@ func (r *Provisionings) reportError(ctx context.Context, cr *v1alpha1.Provisioni
 	}
 
 	status := cr.DeepCopy().Status
-	status.Message = "trying again: " + truncateNote(err.Error())
+	status.Message = "trying again: " + ctrlmanager.TruncateNote(err.Error())
 	if telling := r.updateStatus(ctx, cr, status, nil); telling != nil {
 		r.Log.Warn("status not written", "provisioning", cr.Name, "error", telling)
 	}

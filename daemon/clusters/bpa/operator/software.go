@@ -22,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/software"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/ctrlmanager"
 	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
@@ -339,6 +340,6 @@ func (r *Softwares) updateStatus(ctx context.Context, sw *v1alpha1.Software, sta
 		kind = corev1.EventTypeNormal
 	}
 
-	r.Recorder.Eventf(sw, nil, kind, is.Reason, "Reconcile", "%s", truncateNote(is.Message))
+	r.Recorder.Eventf(sw, nil, kind, is.Reason, "Reconcile", "%s", ctrlmanager.TruncateNote(is.Message))
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/kpa/engine"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/plan"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/ctrlmanager"
 )
 
 // How soon something is looked at again, by its phase.
@@ -203,19 +204,10 @@ func (r *Components) writeStatus(ctx context.Context, c *v1alpha1.Component, s v
 		case v1alpha1.PhaseFailed, v1alpha1.PhaseRefused, v1alpha1.PhaseDegraded:
 			kind = corev1.EventTypeWarning
 		}
-		r.Recorder.Eventf(c, nil, kind, now.Reason, s.Phase, "%s", shorten(s.Phase+": "+s.Message))
+		r.Recorder.Eventf(c, nil, kind, now.Reason, s.Phase, "%s", ctrlmanager.TruncateNote(s.Phase+": "+s.Message))
 	}
 
 	return nil
-}
-
-// shorten keeps a note within what the API takes of an Event.
-func shorten(text string) string {
-	const longest = 1000
-	if len(text) <= longest {
-		return text
-	}
-	return text[:longest] + " …"
 }
 
 // nextLook is how soon a Component is looked at again: when the first of its clusters needs it.
