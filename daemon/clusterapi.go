@@ -13,15 +13,15 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/clusterapi"
 	"firstlight.dev/firstlight/daemon/clusters/clusterapi/nodesetup"
-	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
 	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/rights"
 	"firstlight.dev/firstlight/daemon/metal/mirror"
 )
 
 // serveClusterAPI gives the infrastructure provider of Cluster API its kinds and rights, and does what it has no
 // rights for; it gives machines what they become nodes by. Without Cluster API it asks one question and does nothing.
 func (c *clusters) serveClusterAPI(ctx context.Context, api client.Client, hosts []metal3api.BareMetalHost) error {
-	c.clusterAPI.Account = metal3provider.Account{Namespace: bpa.Namespace, Name: bpa.Name}
+	c.clusterAPI.Account = rights.Account{Namespace: bpa.Namespace, Name: bpa.Name}
 	isThere, err := c.clusterAPI.Serve(ctx, api, hosts, blocks(c.nodes()))
 	if isThere {
 		err = errors.Join(err, c.serveNodeSetup(ctx, api))

@@ -126,6 +126,8 @@ var floors = [][]string{
 var pairs = map[string][]string{
 	// A stage of the plan that applies objects.
 	"daemon/engine/apply": {"daemon/engine/bringup"},
+	// Rights are objects that are applied.
+	"daemon/engine/rights": {"daemon/engine/apply"},
 	// A pod of the daemon's own binary is critical, as apply has it.
 	"daemon/engine/daemonpod": {"daemon/engine/apply"},
 	// The vault holds the authority.

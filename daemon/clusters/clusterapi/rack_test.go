@@ -39,6 +39,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
+	"firstlight.dev/firstlight/daemon/engine/rights"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
@@ -137,7 +138,7 @@ func newRack(t *testing.T, hosts int) *rack {
 	file := filepath.Join(r.dir, "metal3", "kubeconfig")
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
 	r.writeLogin(account, file)
-	installation := &metal3provider.Installation{Account: metal3provider.Account{Namespace: "metal3", Name: "provider"}}
+	installation := &metal3provider.Installation{Account: rights.Account{Namespace: "metal3", Name: "provider"}}
 	r.until("the provider's kinds and rights are applied", func() error { return r.serve(t.Context(), installation) })
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -5,12 +5,10 @@ package kpa
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -24,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/daemonpod"
+	"firstlight.dev/firstlight/daemon/engine/rights"
 )
 
 // Names of the operator's objects. It is in the namespace of the operator of clusters, where pods may have files of the
@@ -35,6 +34,9 @@ const (
 
 // owner is the field manager of the operator's objects.
 const owner = "firstlight-kpa"
+
+// account is the operator's.
+var account = rights.Account{Namespace: Namespace, Name: Name}
 
 // ownersRole is what the operator may do in namespaces that have Components.
 const ownersRole = Name + "-owners"
@@ -62,20 +64,11 @@ func Objects(digest string) ([]client.Object, error) {
 		kind.DeepCopy(),
 		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
 		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: meta},
-		&rbacv1.ClusterRole{
-			TypeMeta: typeMeta(rbacVersion, "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: Name}, Rules: everywhere,
-		},
-		&rbacv1.ClusterRoleBinding{
-			TypeMeta:   typeMeta(rbacVersion, "ClusterRoleBinding"),
-			ObjectMeta: metav1.ObjectMeta{Name: Name},
-			RoleRef:    roleRef("ClusterRole", Name),
-			Subjects:   subjects(),
-		},
-		&rbacv1.Role{TypeMeta: typeMeta(rbacVersion, "Role"), ObjectMeta: meta, Rules: own},
-		newBinding(Namespace, Name, "Role", Name),
-		&rbacv1.ClusterRole{
-			TypeMeta: typeMeta(rbacVersion, "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: ownersRole}, Rules: owners,
-		},
+		rights.NewClusterRole(Name, everywhere),
+		account.BindEverywhere(Name),
+		rights.NewRole(Namespace, Name, own),
+		account.Bind(Namespace, "Role", Name),
+		rights.NewClusterRole(ownersRole, owners),
 		daemonpod.NewDeployment(meta, map[string]string{label.Binary: digest}, manager().Spec()),
 	}, nil
 }
@@ -89,27 +82,8 @@ var readKind = sync.OnceValues(func() (*unstructured.Unstructured, error) {
 	return kind, nil
 })
 
-const rbacVersion = "rbac.authorization.k8s.io/v1"
-
 func typeMeta(version, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: version, Kind: kind}
-}
-
-func subjects() []rbacv1.Subject {
-	return []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: Namespace, Name: Name}}
-}
-
-func roleRef(kind, name string) rbacv1.RoleRef {
-	return rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: kind, Name: name}
-}
-
-func newBinding(namespace, name, kind, of string) *rbacv1.RoleBinding {
-	return &rbacv1.RoleBinding{
-		TypeMeta:   typeMeta(rbacVersion, "RoleBinding"),
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		RoleRef:    roleRef(kind, of),
-		Subjects:   subjects(),
-	}
 }
 
 // manager is the operator's pod.
@@ -151,26 +125,11 @@ func Stage(digest func() (string, error), api func() (client.Client, error)) bri
 	return stage
 }
 
-// GrantNamespaces gives the operator its rights in each namespace that has a Component. One where that fails, such as
-// one that is being deleted, keeps no other waiting.
+// GrantNamespaces gives the operator its rights in each namespace that has a Component.
 func (a Components) GrantNamespaces(ctx context.Context, c client.Client) error {
-	var failed []error
-	done := map[string]bool{}
-	for i := range a.all {
-		namespace := a.all[i].Namespace
-		if done[namespace] {
-			continue
-		}
-
-		done[namespace] = true
-		set, err := apply.New(owner, newBinding(namespace, ownersRole, "ClusterRole", ownersRole))
-		if err != nil {
-			return err
-		}
-		if set.Recheck(ctx, c) != nil {
-			failed = append(failed, set.Apply(ctx, c))
-		}
+	var namespaces []string
+	for _, component := range a.all {
+		namespaces = append(namespaces, component.Namespace)
 	}
-
-	return errors.Join(failed...)
+	return account.Grant(ctx, c, owner, ownersRole, namespaces)
 }

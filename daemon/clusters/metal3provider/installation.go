@@ -21,12 +21,13 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider/choice"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider/v1beta2"
 	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/rights"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
 // Installation is the daemon's part of the provider: its kinds, its rights, and what it must not do itself.
 type Installation struct {
-	Account Account
+	Account rights.Account // that the provider runs as
 
 	neededUntil time.Time // Cluster API was there not long ago
 	kinds       apply.Cache
@@ -40,9 +41,6 @@ type labelMemory struct {
 	wanted map[types.NamespacedName]string
 	until  time.Time
 }
-
-// Account is the service account that the provider runs as.
-type Account struct{ Namespace, Name string }
 
 const (
 	fieldOwner = "firstlight-metal3-provider"
@@ -70,12 +68,12 @@ func (i *Installation) Serve(ctx context.Context, api client.Client, hosts []hos
 		return true, err
 	}
 
-	rights, err := i.readRights(ctx, api)
+	set, err := i.readRights(ctx, api)
 	if err != nil {
 		return true, err
 	}
-	if i.rights.CheckCurrent(ctx, rights, api) != nil {
-		if err := rights.Apply(ctx, api); err != nil {
+	if i.rights.CheckCurrent(ctx, set, api) != nil {
+		if err := set.Apply(ctx, api); err != nil {
 			return true, err
 		}
 	}
@@ -175,9 +173,6 @@ func (i *Installation) Rights(secrets []string) []client.Object {
 	rule := func(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 	}
-	version := "rbac.authorization.k8s.io/v1"
-	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: i.Account.Namespace, Name: i.Account.Name}}
-	inNamespace := metav1.ObjectMeta{Namespace: metal3.Namespace, Name: rightsName}
 	named := []rbacv1.PolicyRule{rule("", []string{"secrets"}, "create")}
 	if len(secrets) > 0 {
 		read := rule("", []string{"secrets"}, "get", "delete")
@@ -186,36 +181,18 @@ func (i *Installation) Rights(secrets []string) []client.Object {
 	}
 
 	return []client.Object{
-		&rbacv1.ClusterRole{
-			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRole"},
-			ObjectMeta: metav1.ObjectMeta{Name: rightsName},
-			Rules: []rbacv1.PolicyRule{
-				rule(v1beta2.GroupVersion.Group, []string{"*"}, "get", "list", "watch", "create", "update", "patch", "delete"),
-				rule("ipam.metal3.io", []string{"*"}, "get", "list", "watch", "update", "patch"),
-				rule("ipam.cluster.x-k8s.io", []string{"*"}, "get", "list", "watch", "create", "update", "patch", "delete"),
-				rule("cluster.x-k8s.io", []string{"clusters", "machines"}, "get", "list", "watch"),
-				rule("cluster.x-k8s.io", []string{"machines/status"}, "patch"),
-				rule("cluster.x-k8s.io", []string{"machines/finalizers"}, "update"),
-				rule("metal3.io", []string{"baremetalhosts"}, "get", "list", "watch", "patch"),
-			},
-		},
-		&rbacv1.ClusterRoleBinding{
-			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRoleBinding"},
-			ObjectMeta: metav1.ObjectMeta{Name: rightsName},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rightsName},
-			Subjects:   subjects,
-		},
-		&rbacv1.Role{
-			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "Role"},
-			ObjectMeta: inNamespace,
-			Rules:      named,
-		},
-		&rbacv1.RoleBinding{
-			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "RoleBinding"},
-			ObjectMeta: inNamespace,
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: rightsName},
-			Subjects:   subjects,
-		},
+		rights.NewClusterRole(rightsName, []rbacv1.PolicyRule{
+			rule(v1beta2.GroupVersion.Group, []string{"*"}, "get", "list", "watch", "create", "update", "patch", "delete"),
+			rule("ipam.metal3.io", []string{"*"}, "get", "list", "watch", "update", "patch"),
+			rule("ipam.cluster.x-k8s.io", []string{"*"}, "get", "list", "watch", "create", "update", "patch", "delete"),
+			rule("cluster.x-k8s.io", []string{"clusters", "machines"}, "get", "list", "watch"),
+			rule("cluster.x-k8s.io", []string{"machines/status"}, "patch"),
+			rule("cluster.x-k8s.io", []string{"machines/finalizers"}, "update"),
+			rule("metal3.io", []string{"baremetalhosts"}, "get", "list", "watch", "patch"),
+		}),
+		i.Account.BindEverywhere(rightsName),
+		rights.NewRole(metal3.Namespace, rightsName, named),
+		i.Account.Bind(metal3.Namespace, "Role", rightsName),
 	}
 }
 
