@@ -5,8 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/daemon/appliance/workstation"
 )
 
 func main() {
@@ -23,29 +20,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// run executes one command line. Exit codes: 0 done, 1 refused or failed (one line says why), 2 usage; a command that
-// ran on an appliance, or with its API, has its own.
-func run(ctx context.Context, args []string) int {
-	root := newRootCommand()
-	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return 0
-	}
-
-	var exit *workstation.ExitError
-	if errors.As(err, &exit) { // it has said why
-		return exit.Code
-	}
-
-	fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), err)
-	var usage commandline.UsageError
-	if errors.As(err, &usage) {
-		return 2
-	}
-
-	return 1
-}
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string) int { return commandline.Run(ctx, newRootCommand(), args) }
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{

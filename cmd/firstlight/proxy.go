@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"firstlight.dev/firstlight/daemon/appliance/workstation"
+	"firstlight.dev/firstlight/assets/commandline"
 )
 
 func newProxyCommand() *cobra.Command {
@@ -64,7 +64,7 @@ func runWith(cmd *cobra.Command, kubeconfig string, command []string) error {
 	err := run.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {
-		return &workstation.ExitError{Host: command[0], Code: exit.ExitCode()}
+		return &commandline.ExitError{Program: command[0], Code: exit.ExitCode()}
 	}
 	return err
 }

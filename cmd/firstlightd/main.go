@@ -5,8 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -30,23 +28,8 @@ func main() {
 	os.Exit(run(ctx, args))
 }
 
-// run executes one command line. Exit codes: 0 done, 1 refused or failed (one line says why), 2 usage.
-func run(ctx context.Context, args []string) int {
-	root := newRootCommand()
-	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return 0
-	}
-
-	fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.CommandPath(), err)
-	var usage commandline.UsageError
-	if errors.As(err, &usage) {
-		return 2
-	}
-
-	return 1
-}
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string) int { return commandline.Run(ctx, newRootCommand(), args) }
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/pkg/apis/clientauthentication/v1"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/engine/remote"
 )
@@ -56,7 +57,7 @@ func (s Store) Certify(ctx context.Context, c *Connection) (Access, error) {
 	var out, said bytes.Buffer
 	streams := remote.Streams{In: bytes.NewReader(encodePEM("CERTIFICATE REQUEST", request)), Out: &out, Err: &said}
 	err = c.Run(ctx, streams, "certify")
-	var exit *ExitError
+	var exit *commandline.ExitError
 	if errors.As(err, &exit) {
 		return Access{}, fmt.Errorf("ask %s for access to its API: %s", c.Host, strings.TrimSpace(said.String()))
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/engine/remote"
 	"firstlight.dev/firstlight/daemon/engine/remote/sshtest"
 )
@@ -95,7 +96,7 @@ func TestAnApplianceRunsItsCommands(t *testing.T) {
 	l.PutProgram("firstlightd", `echo "$@"; [ $# = 1 ] || exit 0; echo "firstlightd $1: not yet" >&2; exit 3`)
 	require.NoError(t, c.Run(t.Context(), streams, "why", "node 1"))
 	assert.Equal(t, "why node 1\n", out.String())
-	var exit *ExitError
+	var exit *commandline.ExitError
 	require.ErrorAs(t, c.Run(t.Context(), streams, "status"), &exit)
 	assert.Equal(t, 3, exit.Code)
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
@@ -86,18 +87,10 @@ func explainLogin(host, known string, err error) error {
 // Close ends the connection.
 func (c *Connection) Close() { c.ssh.Close() }
 
-// ExitError is a command of the appliance's that ended with another code than 0, and has said why.
-type ExitError struct {
-	Host string
-	Code int
-}
-
-func (e *ExitError) Error() string { return fmt.Sprintf("%s: exit code %d", e.Host, e.Code) }
-
 // notFound is the exit code of a shell that knows no such program (POSIX, 2.8.2).
 const notFound = 127
 
-// Run runs firstlightd on the appliance. An ExitError is that command's own end.
+// Run runs firstlightd on the appliance. A commandline.ExitError is that program's own end.
 func (c *Connection) Run(ctx context.Context, streams remote.Streams, words ...string) error {
 	code, err := c.ssh.Run(ctx, streams, append([]string{"firstlightd"}, words...)...)
 	switch {
@@ -106,7 +99,7 @@ func (c *Connection) Run(ctx context.Context, streams remote.Streams, words ...s
 	case code == notFound:
 		return fmt.Errorf("%s answers by SSH and is no appliance: it has no firstlightd; use the appliance's address", c.Host)
 	case code != 0:
-		return &ExitError{c.Host, code}
+		return &commandline.ExitError{Program: "firstlightd on " + c.Host, Code: code}
 	}
 	return nil
 }
