@@ -328,10 +328,7 @@ func (u *uploads) deploy() {
 
 func (u *uploads) apply(text string) {
 	u.t.Helper()
-	cmd := u.appliance.Command(u.ctx, "kubectl", "apply", "-f", "-")
-	cmd.Stdin = strings.NewReader(text)
-	out, err := cmd.CombinedOutput()
-	require.NoError(u.t, err, "%s", out)
+	require.NoError(u.t, u.appliance.Apply(u.ctx, text))
 }
 
 // slowUpload sends the rest of the sample from an offset on, 10 MiB a second, until it is cut, and

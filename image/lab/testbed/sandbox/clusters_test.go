@@ -143,10 +143,7 @@ func (r *rack) run(name string, args ...string) string {
 
 func (r *rack) apply(text string) {
 	r.t.Helper()
-	cmd := r.appliance.Command(r.ctx, "kubectl", "apply", "-f", "-")
-	cmd.Stdin = strings.NewReader(text)
-	out, err := cmd.CombinedOutput()
-	require.NoError(r.t, err, "%s", out)
+	require.NoError(r.t, r.appliance.Apply(r.ctx, text))
 }
 
 // until waits until a cluster is ready as it is asked for now.

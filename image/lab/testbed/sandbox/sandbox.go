@@ -237,6 +237,17 @@ func (b *Sandbox) Run(ctx context.Context, name string, args ...string) (string,
 	return out.String(), nil
 }
 
+// Apply has kubectl apply objects in YAML or JSON: the appliance's, unless flags name another cluster.
+func (b *Sandbox) Apply(ctx context.Context, objects string, flags ...string) error {
+	cmd := b.Command(ctx, "kubectl", append(flags, "apply", "-f", "-")...)
+	cmd.Stdin = strings.NewReader(objects)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apply objects in sandbox %s: %w: %s", b.config.Name, err, said)
+	}
+
+	return nil
+}
+
 // UnitLog is what a unit printed, in this sandbox and in those before it in the same Dir.
 func (b *Sandbox) UnitLog(unit string) string {
 	text, err := os.ReadFile(b.DataPath("/var/log/units/" + unit + ".log"))

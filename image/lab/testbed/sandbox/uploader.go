@@ -46,10 +46,8 @@ func NewUploader(ctx context.Context, appliance *Sandbox, dir, owner string) (*U
 		return nil, fmt.Errorf("take the appliance's authority: %w", err)
 	}
 
-	apply := appliance.Command(ctx, "kubectl", "apply", "-f", "-")
-	apply.Stdin = strings.NewReader(fmt.Sprintf(rights, owner))
-	if out, err := apply.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("give the uploader its rights: %w: %s", err, out)
+	if err := appliance.Apply(ctx, fmt.Sprintf(rights, owner)); err != nil {
+		return nil, fmt.Errorf("give the uploader its rights: %w", err)
 	}
 
 	token, err := appliance.Run(ctx, "kubectl", "create", "token", "--namespace", owner, "--duration", "2h", "uploader")

@@ -105,8 +105,5 @@ func (r *room) kubectl(cluster string, args ...string) string {
 // apply applies an object to the appliance.
 func (r *room) apply(object string) {
 	r.t.Helper()
-	cmd := r.appliance.Command(r.ctx, "kubectl", "apply", "-f", "-")
-	cmd.Stdin = strings.NewReader(object)
-	out, err := cmd.CombinedOutput()
-	require.NoError(r.t, err, "%s", out)
+	require.NoError(r.t, r.appliance.Apply(r.ctx, object))
 }

@@ -39,10 +39,7 @@ func (b *bench) appliance(name string, args ...string) string {
 
 func (b *bench) apply(text string) {
 	b.t.Helper()
-	cmd := b.Appliance.Command(b.ctx, "kubectl", "apply", "-f", "-")
-	cmd.Stdin = strings.NewReader(text)
-	out, err := cmd.CombinedOutput()
-	require.NoError(b.t, err, "%s", out)
+	require.NoError(b.t, b.Appliance.Apply(b.ctx, text))
 }
 
 // provisioning asks for a cluster of the first server and of others as workers.

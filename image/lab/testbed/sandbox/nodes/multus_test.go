@@ -54,10 +54,8 @@ spec:
 // applyEdge applies objects to the cluster.
 func (b *bench) applyEdge(text string) {
 	b.t.Helper()
-	cmd := b.Appliance.Command(b.ctx, "kubectl", "--kubeconfig", "/opt/kud/multi-cluster/"+cluster+"/artifacts/admin.conf", "apply", "-f", "-")
-	cmd.Stdin = strings.NewReader(text)
-	out, err := cmd.CombinedOutput()
-	require.NoError(b.t, err, "%s", out)
+	config := "/opt/kud/multi-cluster/" + cluster + "/artifacts/admin.conf"
+	require.NoError(b.t, b.Appliance.Apply(b.ctx, text, "--kubeconfig", config))
 }
 
 // probePod is a pod that answers on all of its addresses.

@@ -64,16 +64,14 @@ type policed struct {
 // applyTo applies objects to the cluster. A namespace that is new has no account for pods yet: it is tried again.
 func (p *policed) applyTo(text string) {
 	p.t.Helper()
-	var out []byte
+	config := "/opt/kud/multi-cluster/" + cluster + "/artifacts/admin.conf"
 	var err error
 	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(time.Second) {
-		cmd := p.Appliance.Command(p.ctx, "kubectl", "--kubeconfig", "/opt/kud/multi-cluster/"+cluster+"/artifacts/admin.conf", "apply", "-f", "-")
-		cmd.Stdin = strings.NewReader(text)
-		if out, err = cmd.CombinedOutput(); err == nil {
+		if err = p.Appliance.Apply(p.ctx, text, "--kubeconfig", config); err == nil {
 			return
 		}
 	}
-	require.NoError(p.t, err, "%s", out)
+	require.NoError(p.t, err)
 }
 
 // policy applies a NetworkPolicy to namespace shop.

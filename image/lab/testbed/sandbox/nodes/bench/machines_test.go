@@ -100,12 +100,7 @@ func (o *objects) Close() error {
 }
 
 func (o *objects) apply(ctx context.Context, text string) error {
-	cmd := o.scenario.Sandbox.Command(ctx, "kubectl", "-n", "metal3", "apply", "-f", "-")
-	cmd.Stdin = strings.NewReader(text)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("kubectl apply: %w: %s", err, out)
-	}
-	return nil
+	return o.scenario.Sandbox.Apply(ctx, text, "-n", "metal3")
 }
 
 // awaitFree waits until all servers are inspected, proven and nobody's.
