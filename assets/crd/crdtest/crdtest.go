@@ -1,7 +1,9 @@
-// Package crdtest holds CustomResourceDefinitions to objects that have every field which Go knows.
+// Package crdtest holds CustomResourceDefinitions to objects that have every field which Go knows, and the copies of such
+// objects to their originals.
 package crdtest
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,6 +39,17 @@ func Parse(t testing.TB, text []byte) (d Definition) {
 
 // Schema is that of the first version.
 func (d Definition) Schema() map[string]any { return d.Spec.Versions[0].Schema.OpenAPIV3Schema }
+
+// CheckReading holds that Go reads every field of an object, which is YAML, and writes it again.
+func CheckReading(t testing.TB, text string, object any) {
+	t.Helper()
+	require.NoError(t, yaml.UnmarshalStrict([]byte(text), object))
+	want, err := yaml.YAMLToJSON([]byte(text))
+	require.NoError(t, err)
+	got, err := json.Marshal(object)
+	require.NoError(t, err)
+	assert.JSONEq(t, string(want), string(got))
+}
 
 // CheckFields holds that the API server keeps every field of an object, which is YAML.
 func (d Definition) CheckFields(t testing.TB, object string) {

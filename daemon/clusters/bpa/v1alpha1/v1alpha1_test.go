@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,97 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"firstlight.dev/firstlight/assets/crd"
+	"firstlight.dev/firstlight/assets/crd/crdtest"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 )
 
-// fill puts something into every field, list and map below v.
-func fill(v reflect.Value, r *rand.Rand) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem(), r)
-	case reflect.Struct:
-		if _, ok := v.Addr().Interface().(*metav1.Time); ok {
-			v.Set(reflect.ValueOf(metav1.Unix(r.Int64N(1<<31), 0)))
-			return
-		}
-		for i := range v.NumField() {
-			if v.Type().Field(i).Name != "ManagedFields" && v.Field(i).CanSet() {
-				fill(v.Field(i), r)
-			}
-		}
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		for i := range 2 {
-			fill(v.Index(i), r)
-		}
-	case reflect.Map:
-		v.Set(reflect.MakeMap(v.Type()))
-		for range 2 {
-			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-			fill(key, r)
-			fill(value, r)
-			v.SetMapIndex(key, value)
-		}
-	case reflect.String:
-		v.SetString(string(rune('a'+r.IntN(26))) + string(rune('a'+r.IntN(26))))
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(r.Int64N(100) + 1)
-	case reflect.Bool:
-		v.SetBool(true)
-	}
-}
-
-// spoil changes everything that is reached through a pointer, a list or a map.
-func spoil(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			spoil(v.Elem())
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				spoil(v.Field(i))
-			}
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			spoil(v.Index(i))
-		}
-	case reflect.Map:
-		for _, k := range v.MapKeys() {
-			if v.MapIndex(k).Kind() == reflect.Pointer {
-				spoil(v.MapIndex(k))
-			}
-			v.SetMapIndex(k, reflect.Value{})
-		}
-	case reflect.String:
-		v.SetString("spoiled")
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(-1)
-	case reflect.Bool:
-		v.SetBool(false)
-	}
-}
-
 func TestCopiesShareNothing(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 1))
-	p, s, u := &v1alpha1.Provisioning{}, &v1alpha1.Software{}, &v1alpha1.NodeUpdate{}
-	fill(reflect.ValueOf(p).Elem(), r)
-	fill(reflect.ValueOf(s).Elem(), r)
-	fill(reflect.ValueOf(u).Elem(), r)
-	ul := &v1alpha1.NodeUpdateList{Items: []v1alpha1.NodeUpdate{*u}}
-	pl, sl := &v1alpha1.ProvisioningList{Items: []v1alpha1.Provisioning{*p}}, &v1alpha1.SoftwareList{Items: []v1alpha1.Software{*s}}
-	for _, c := range []struct{ one, copy, again any }{
-		{p, p.DeepCopyObject(), p.DeepCopy()}, {s, s.DeepCopyObject(), s.DeepCopy()},
-		{u, u.DeepCopyObject(), u.DeepCopy()}, {ul, ul.DeepCopyObject(), ul.DeepCopyObject()},
-		{pl, pl.DeepCopyObject(), pl.DeepCopyObject()}, {sl, sl.DeepCopyObject(), sl.DeepCopyObject()},
-	} {
-		require.Equal(t, c.one, c.copy)
-		spoil(reflect.ValueOf(c.copy).Elem())
-		assert.Equal(t, c.again, c.one, "a copy shares something with its original")
-	}
+	crdtest.CheckCopies(t, v1alpha1.GroupVersion, v1alpha1.AddToScheme)
 }
 
 // properties are the fields of a Go struct by JSON name.

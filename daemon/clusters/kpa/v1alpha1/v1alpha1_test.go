@@ -1,12 +1,7 @@
 package v1alpha1_test
 
 import (
-	"encoding/json"
 	"testing"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets/crd"
 	"firstlight.dev/firstlight/assets/crd/crdtest"
@@ -46,27 +41,12 @@ status:
      since: "2026-11-20T12:00:00Z", next: "2026-11-20T12:00:00Z", checked: "2026-11-20T12:00:00Z"}
 `
 
-// Every field survives reading, copying and writing, and a copy shares nothing with its original.
-func TestEveryFieldIsReadAndCopied(t *testing.T) {
-	var c v1alpha1.Component
-	require.NoError(t, yaml.UnmarshalStrict([]byte(whole), &c))
-	want, err := yaml.YAMLToJSON([]byte(whole))
-	require.NoError(t, err)
-	text, err := json.Marshal(c.DeepCopy())
-	require.NoError(t, err)
-	assert.JSONEq(t, string(want), string(text))
+func TestEveryFieldIsReadAndWritten(t *testing.T) {
+	crdtest.CheckReading(t, whole, &v1alpha1.Component{})
+}
 
-	list := (&v1alpha1.ComponentList{Items: []v1alpha1.Component{c}}).DeepCopyObject().(*v1alpha1.ComponentList)
-	o := &list.Items[0]
-	o.Spec.Clusters[0], o.Spec.ClusterSelector.MatchLabels["a"] = "changed", "changed"
-	o.Spec.DependsOn[0].Name, o.Spec.Source.Bundle.Name = "changed", "changed"
-	o.Spec.Requires.NodeLabels["a"], o.Spec.HealthExpr[0].Expr, o.Spec.SelfTest.Job.Raw[0] = "changed", "changed", 'X'
-	*o.Spec.Prune, *o.Spec.Retries, o.Spec.Interval.Duration, o.Spec.Timeout.Duration = true, 9, 0, 0
-	o.Status.Conditions[0].Reason, o.Status.Clusters[0].Phase = "changed", "changed"
-	o.Status.Clusters[0].Since.Time = o.Status.Clusters[0].Since.AddDate(1, 0, 0)
-	text, err = json.Marshal(c)
-	require.NoError(t, err)
-	assert.JSONEq(t, string(want), string(text))
+func TestCopiesShareNothing(t *testing.T) {
+	crdtest.CheckCopies(t, v1alpha1.GroupVersion, v1alpha1.AddToScheme)
 }
 
 // The API server keeps every field that Go writes.
