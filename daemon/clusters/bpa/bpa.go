@@ -59,10 +59,7 @@ func (o Operator) Objects() ([]client.Object, error) {
 			TypeMeta:   typeMeta("v1", "Namespace"),
 			ObjectMeta: metav1.ObjectMeta{Name: Namespace},
 		},
-		&corev1.ServiceAccount{
-			TypeMeta:   typeMeta("v1", "ServiceAccount"),
-			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name},
-		},
+		account.Object(),
 	)
 	objects = append(objects, o.rights()...)
 	return append(objects, oldFields(), oldFieldsBinding(), o.deployment()), nil

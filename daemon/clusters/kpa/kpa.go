@@ -63,7 +63,7 @@ func Objects(digest string) ([]client.Object, error) {
 	return []client.Object{
 		kind.DeepCopy(),
 		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
-		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: meta},
+		account.Object(),
 		rights.NewClusterRole(Name, everywhere),
 		account.BindEverywhere(Name),
 		rights.NewRole(Namespace, Name, own),

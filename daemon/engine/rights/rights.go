@@ -1,4 +1,4 @@
-// Package rights makes the objects that give a ServiceAccount its rights. A binding has the name of its role.
+// Package rights makes ServiceAccounts and the objects that give them their rights. A binding has the name of its role.
 package rights
 
 import (
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,14 @@ import (
 
 // Account is a ServiceAccount.
 type Account types.NamespacedName
+
+// Object is the account itself.
+func (a Account) Object() *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: rbacv1.ServiceAccountKind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name},
+	}
+}
 
 // NewClusterRole has rules for all namespaces, or for those in which it is bound.
 func NewClusterRole(name string, rules []rbacv1.PolicyRule) *rbacv1.ClusterRole {

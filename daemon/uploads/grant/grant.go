@@ -17,6 +17,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/rights"
 )
 
 // name is that of the account, of its role and of their binding.
@@ -46,11 +47,11 @@ func Token(ctx context.Context, c client.Client, owner string, validity time.Dur
 		return "", fmt.Errorf("let %s upload: %w", owner, err)
 	}
 
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: owner, Name: name}}
+	account := rights.Account{Namespace: owner, Name: name}
 	request := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(validity.Seconds()))},
 	}
-	if err := c.SubResource("token").Create(ctx, account, request); err != nil {
+	if err := c.SubResource("token").Create(ctx, account.Object(), request); err != nil {
 		return "", fmt.Errorf("make a token for %s: %w", owner, err)
 	}
 	return request.Status.Token, nil
@@ -69,31 +70,22 @@ func isSystem(namespace string) bool {
 // objects are an owner's namespace, an account in it, and its right to all collections there. A namespace that exists
 // is applied without a label of its own, which changes nothing in it.
 func objects(owner string) []client.Object {
-	meta := metav1.ObjectMeta{Namespace: owner, Name: name}
-	role := &rbacv1.Role{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
-		ObjectMeta: meta,
-		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{artifact.Group},
-			Verbs:     []string{"create", "get", "list", "update", "patch", "delete"},
-		}},
+	may := rbacv1.PolicyRule{
+		APIGroups: []string{artifact.Group},
+		Verbs:     []string{"create", "get", "list", "update", "patch", "delete"},
 	}
 	for _, c := range artifact.Collections() {
-		role.Rules[0].Resources = append(role.Rules[0].Resources, string(c))
+		may.Resources = append(may.Resources, string(c))
 	}
 
+	account := rights.Account{Namespace: owner, Name: name}
 	return []client.Object{
 		&corev1.Namespace{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 			ObjectMeta: metav1.ObjectMeta{Name: owner},
 		},
-		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: meta},
-		role,
-		&rbacv1.RoleBinding{
-			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
-			ObjectMeta: meta,
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: owner, Name: name}},
-		},
+		account.Object(),
+		rights.NewRole(owner, name, []rbacv1.PolicyRule{may}),
+		account.Bind(owner, "Role", name),
 	}
 }

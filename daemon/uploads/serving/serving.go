@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/engine/daemonpod"
+	"firstlight.dev/firstlight/daemon/engine/rights"
 )
 
 // Names of the pod's objects.
@@ -58,42 +59,23 @@ type Pod struct {
 // appliance's own network, so that every network of the appliance reaches the API.
 func (p Pod) Objects() []client.Object {
 	named := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
-	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: Namespace, Name: Name}}
-	binding := func(name, role string) *rbacv1.ClusterRoleBinding {
-		return &rbacv1.ClusterRoleBinding{
-			TypeMeta:   typeMeta("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: role},
-			Subjects:   subject,
-		}
-	}
+	account := rights.Account{Namespace: Namespace, Name: Name}
+	// Whose a token is and what its owner may do is the API server's to say.
+	reviews := account.BindEverywhere("system:auth-delegator")
+	reviews.Name = "artifacts-reviews"
 	return append([]client.Object{
 		&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
-		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: named},
-		// Whose a token is and what its owner may do is the API server's to say.
-		binding("artifacts-reviews", "system:auth-delegator"),
-		&rbacv1.ClusterRole{
-			TypeMeta:   typeMeta("rbac.authorization.k8s.io/v1", "ClusterRole"),
-			ObjectMeta: metav1.ObjectMeta{Name: "artifacts-users"},
-			Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{"metal3.io"}, Resources: []string{"baremetalhosts"}, Verbs: []string{"list"}},
-				{APIGroups: []string{"bpa.akraino.org"}, Resources: []string{"softwares"}, Verbs: []string{"list"}},
-			},
-		},
-		binding("artifacts-users", "artifacts-users"),
-		&rbacv1.Role{
-			TypeMeta:   typeMeta("rbac.authorization.k8s.io/v1", "Role"),
-			ObjectMeta: named,
-			Rules: []rbacv1.PolicyRule{{
-				APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{artifact.KeysSecret}, Verbs: []string{"get"},
-			}},
-		},
-		&rbacv1.RoleBinding{
-			TypeMeta:   typeMeta("rbac.authorization.k8s.io/v1", "RoleBinding"),
-			ObjectMeta: named,
-			RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: Name},
-			Subjects:   subject,
-		},
+		account.Object(),
+		reviews,
+		rights.NewClusterRole("artifacts-users", []rbacv1.PolicyRule{
+			{APIGroups: []string{"metal3.io"}, Resources: []string{"baremetalhosts"}, Verbs: []string{"list"}},
+			{APIGroups: []string{"bpa.akraino.org"}, Resources: []string{"softwares"}, Verbs: []string{"list"}},
+		}),
+		account.BindEverywhere("artifacts-users"),
+		rights.NewRole(Namespace, Name, []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{artifact.KeysSecret}, Verbs: []string{"get"},
+		}}),
+		account.Bind(Namespace, "Role", Name),
 		p.newSecret("artifacts-tls", map[string][]byte{
 			"tls.crt":   p.Cert,
 			"tls.key":   p.Key,
