@@ -48,7 +48,7 @@ func TestOutputInPagesWasPrinted(t *testing.T) {
 }
 
 // written is a block that a test compares or writes: the path of the page, and the block's name.
-var written = regexp.MustCompile(`page\.Check(?:Table)?\(t, "([^"]+)", "([^"]+)"`)
+var written = regexp.MustCompile(`goldentest\.(?:Check|Write)(?:Block|Table)\(t, "([^"]+)", "([^"]+)"`)
 
 // TestBlocksThatTestsWriteAreOnTheirPages: a test that runs for hours finds at its end where its output belongs.
 func TestBlocksThatTestsWriteAreOnTheirPages(t *testing.T) {

@@ -71,3 +71,33 @@ func TestAPartOfAPageIsWrittenThenCompared(t *testing.T) {
 	CheckPart(t, page, "y", "new\n")
 	CheckPart(t, page, "x", "")
 }
+
+func TestABlockIsInAFence(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	require.NoError(t, os.WriteFile(page, []byte("<!-- begin x -->\n```\nold\n```\n<!-- end -->\n"), 0o600))
+	setUpdate(t, false)
+	CheckBlock(t, page, "x", "old\n")
+	WriteBlock(t, page, "x", "new\n")
+	CheckBlock(t, page, "x", "old\n")
+
+	setUpdate(t, true)
+	WriteBlock(t, page, "x", "new\n")
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, "<!-- begin x -->\n```\nnew\n```\n<!-- end -->\n", string(text))
+}
+
+func TestATableIsComparedWithoutAgesAndWidths(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	const table = "edge   Ready  19s (x2 over 20s)   all is well\n"
+	require.NoError(t, os.WriteFile(page, []byte("<!-- begin x -->\n```\n"+table+"```\n<!-- end -->\n"), 0o600))
+	setUpdate(t, false)
+	CheckTable(t, page, "x", "edge  Ready  9s    all is well\n")
+	assert.True(t, fails(t, func(t testing.TB) { CheckTable(t, page, "x", "edge  Refused  9s  all is well\n") }))
+	assert.NotEqual(t, ageless("edge  19 nodes\n"), ageless("edge  9 nodes\n"))
+
+	setUpdate(t, true)
+	CheckTable(t, page, "x", "edge  Ready  9s\n")
+	setUpdate(t, false)
+	CheckBlock(t, page, "x", "edge  Ready  9s\n")
+}

@@ -37,7 +37,6 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/daemon/engine/apply"
-	"firstlight.dev/firstlight/image/lab/testbed/page"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -236,12 +235,12 @@ func TestTheOperatorWithItsOwnRights(t *testing.T) {
 	}
 	t.Log("\n" + b.kubectl("get", "bpa,sw", "-A"))
 	const guide = "../../../docs/bpa.md"
-	page.CheckTable(t, guide, "get", b.kubectl("get", "bpa,sw", "-A", "-o", "wide"), goldentest.IsUpdating())
+	goldentest.CheckTable(t, guide, "get", b.kubectl("get", "bpa,sw", "-A", "-o", "wide"))
 	t.Log("\n" + b.kubectl("get", "bmh", "-A"))
 	for _, name := range []string{"claimed", "typo", "too-greedy"} {
 		out := b.kubectl("describe", "bpa", name)
 		t.Log("\n" + out)
-		page.CheckTable(t, guide, "describe "+name, excerpt(out), goldentest.IsUpdating())
+		goldentest.CheckTable(t, guide, "describe "+name, excerpt(out))
 	}
 	// A host that appears is seen without being asked for.
 	b.host(9)
