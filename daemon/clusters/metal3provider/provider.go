@@ -48,14 +48,10 @@ const lookAgain = 30 * time.Second
 
 // AddToScheme makes every kind known that the controllers read or write, besides Kubernetes' own.
 func AddToScheme(s *runtime.Scheme) error {
-	for _, add := range []func(*runtime.Scheme) error{
+	kinds := runtime.NewSchemeBuilder(
 		metal3api.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, v1beta2.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		if err := add(s); err != nil {
-			return fmt.Errorf("make scheme: %w", err)
-		}
-	}
-	return nil
+	)
+	return kinds.AddToScheme(s)
 }
 
 // writeObject writes what change does to the metadata and the spec of o, unless somebody wrote it since o was read:

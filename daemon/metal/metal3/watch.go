@@ -17,10 +17,8 @@ import (
 // Scheme knows the kinds that are handed over.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(s); err != nil {
-		return nil, err
-	}
-	return s, metal3api.AddToScheme(s)
+	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, metal3api.AddToScheme)
+	return s, kinds.AddToScheme(s)
 }
 
 // perHost is how long a picture of the hosts lasts at least, for each of them: it is made from copies of all, and

@@ -27,10 +27,8 @@ import (
 // Scheme knows every kind that the controllers read or write.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), v1.AddToScheme(s)); err != nil {
-		return nil, fmt.Errorf("make scheme: %w", err)
-	}
-	return s, nil
+	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, v1.AddToScheme)
+	return s, kinds.AddToScheme(s)
 }
 
 // Run runs both controllers until ctx ends; image is that of launchers. Its Deployment starts no second one before the

@@ -66,12 +66,8 @@ type Config struct {
 // Scheme knows every kind that the operator reads or writes.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, metal3api.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(s); err != nil {
-			return nil, fmt.Errorf("make scheme: %w", err)
-		}
-	}
-	return s, nil
+	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, metal3api.AddToScheme, v1alpha1.AddToScheme)
+	return s, kinds.AddToScheme(s)
 }
 
 // Run runs all controllers until ctx ends.

@@ -49,12 +49,8 @@ var (
 // Scheme knows every kind that the operator reads or writes.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(s); err != nil {
-			return nil, fmt.Errorf("make scheme: %w", err)
-		}
-	}
-	return s, nil
+	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, v1alpha1.AddToScheme)
+	return s, kinds.AddToScheme(s)
 }
 
 // Components is the controller.
