@@ -4,16 +4,17 @@ package manifest
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"text/template"
 
 	"firstlight.dev/firstlight/assets"
 )
 
-//go:embed coredns.yaml
-var coreDNS string
+//go:embed *.yaml
+var manifests embed.FS
 
 // CoreDNS is the cluster's name server, in the namespace kube-system.
 type CoreDNS struct {
@@ -28,17 +29,18 @@ type CoreDNS struct {
 func (CoreDNS) Image() string { return assets.ImageDomain + "/coredns:" + assets.CoreDNSVersion }
 
 // YAML is its objects, as one stream.
-func (c CoreDNS) YAML() ([]byte, error) { return fill("coredns.yaml", coreDNS, c) }
+func (c CoreDNS) YAML() ([]byte, error) { return Fill(manifests, "coredns.yaml", c) }
 
-func fill(name, text string, v any) ([]byte, error) {
-	t, err := template.New(name).Parse(text)
+// Fill fills a template of a folder. What the template names and values lacks is an error.
+func Fill(folder fs.FS, path string, values any) ([]byte, error) {
+	t, err := template.ParseFS(folder, path)
 	if err != nil {
-		return nil, fmt.Errorf("parse manifest %s: %w", name, err)
+		return nil, fmt.Errorf("parse template %s: %w", path, err)
 	}
 
 	var b bytes.Buffer
-	if err := t.Execute(&b, v); err != nil {
-		return nil, fmt.Errorf("fill manifest %s: %w", name, err)
+	if err := t.Option("missingkey=error").Execute(&b, values); err != nil {
+		return nil, fmt.Errorf("fill template %s: %w", path, err)
 	}
 
 	return b.Bytes(), nil

@@ -1,14 +1,10 @@
 package manifest
 
 import (
-	_ "embed"
 	"strings"
 
 	"firstlight.dev/firstlight/assets"
 )
-
-//go:embed network.yaml
-var network string
 
 // NodeImage has the programs of a node, in the layer of Kubernetes.
 const NodeImage = assets.ImageDomain + "/node:v" + assets.Version
@@ -36,4 +32,4 @@ type Network struct {
 func (Network) Image() string { return NodeImage }
 
 // YAML is its objects, as one stream.
-func (n Network) YAML() ([]byte, error) { return fill("network.yaml", network, n) }
+func (n Network) YAML() ([]byte, error) { return Fill(manifests, "network.yaml", n) }

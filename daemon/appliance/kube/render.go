@@ -1,13 +1,11 @@
 package kube
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
 	"net/netip"
 	"os"
 	"runtime"
-	"text/template"
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/manifest"
@@ -98,17 +96,7 @@ func newValues(c Config, w HostTraits) values {
 
 // render fills one of the templates.
 func render(name string, v any) ([]byte, error) {
-	t, err := template.ParseFS(templates, "templates/"+name)
-	if err != nil {
-		return nil, fmt.Errorf("parse template %s: %w", name, err)
-	}
-
-	var b bytes.Buffer
-	if err := t.Option("missingkey=error").Execute(&b, v); err != nil {
-		return nil, fmt.Errorf("fill template %s: %w", name, err)
-	}
-
-	return b.Bytes(), nil
+	return manifest.Fill(templates, "templates/"+name, v)
 }
 
 // runtimeFiles configure containerd.

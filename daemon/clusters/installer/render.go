@@ -3,10 +3,8 @@ package installer
 import (
 	"bytes"
 	"embed"
-	"fmt"
 	"net/netip"
 	"strconv"
-	"text/template"
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/manifest"
@@ -84,17 +82,7 @@ func nodeBits(pods netip.Prefix) int {
 
 // render fills one of the templates.
 func render(name string, v any) ([]byte, error) {
-	t, err := template.ParseFS(templates, "templates/"+name)
-	if err != nil {
-		return nil, fmt.Errorf("parse template %s: %w", name, err)
-	}
-
-	var b bytes.Buffer
-	if err := t.Execute(&b, v); err != nil {
-		return nil, fmt.Errorf("fill template %s: %w", name, err)
-	}
-
-	return b.Bytes(), nil
+	return manifest.Fill(templates, "templates/"+name, v)
 }
 
 // renderFiles fills templates into files.
