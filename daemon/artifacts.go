@@ -54,7 +54,7 @@ func (a *artifacts) pod() (serving.Pod, error) {
 
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	addr, network := a.metal.Site().Networks.Provisioning.Address, a.metal.Site().Appliance.ServiceCIDR
-	service, s3 := serviceAddr(network, serving.ServiceHost), serviceAddr(network, serving.S3Host)
+	service, s3 := site.NthAddress(network, serving.ServiceHost), site.NthAddress(network, serving.S3Host)
 	names := ca.Names{
 		Of:    "artifacts",
 		DNS:   append([]string{"localhost"}, serving.ServiceNames()...),
@@ -96,15 +96,6 @@ func (a *artifacts) pod() (serving.Pod, error) {
 		S3:          a.metal.Site().Artifacts.S3,
 		S3Addr:      s3,
 	}, nil
-}
-
-// serviceAddr is the address of a Service by which pods reach what the agent serves.
-func serviceAddr(network netip.Prefix, host int) netip.Addr {
-	a := network.Masked().Addr()
-	for range host {
-		a = a.Next()
-	}
-	return a
 }
 
 // mintInterval is how often it is looked which keys to uploads by S3 are asked for, if the site has S3 served.

@@ -119,13 +119,14 @@ func (ns Networks) withDefaults() Networks {
 func usualRange(cidr netip.Prefix) Range {
 	size := 1 << min(cidr.Addr().BitLen()-cidr.Bits(), 16)
 	if size >= 128 {
-		return Range{nthAddress(cidr, 10), nthAddress(cidr, 100)}
+		return Range{NthAddress(cidr, 10), NthAddress(cidr, 100)}
 	}
-	return Range{nthAddress(cidr, size/2), nthAddress(cidr, max(size-2, size/2))}
+	return Range{NthAddress(cidr, size/2), NthAddress(cidr, max(size-2, size/2))}
 }
 
-func nthAddress(cidr netip.Prefix, n int) netip.Addr {
-	a := cidr.Addr()
+// NthAddress is the nth address of a network; the network's own is the 0th.
+func NthAddress(cidr netip.Prefix, n int) netip.Addr {
+	a := cidr.Masked().Addr()
 	for range n {
 		a = a.Next()
 	}

@@ -17,6 +17,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"firstlight.dev/firstlight/assets/site"
 )
 
 // Lifetimes. The appliance may lie on a shelf for years and its clock may be decades off: every
@@ -64,7 +66,7 @@ func leaves(c Config) []leaf {
 			path: pkiDir + "/apiserver", authority: caPath, cn: "kube-apiserver", usages: []x509.ExtKeyUsage{server},
 			dns: []string{NodeName, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 				"kubernetes.default.svc.cluster.local"},
-			addrs: append([]netip.Addr{c.Address, nthAddress(c.ServiceCIDR, 1)}, local...),
+			addrs: append([]netip.Addr{c.Address, site.NthAddress(c.ServiceCIDR, 1)}, local...),
 		},
 		{path: pkiDir + "/apiserver-kubelet-client", authority: caPath, cn: "kube-apiserver-kubelet-client",
 			org: "kubeadm:cluster-admins", usages: []x509.ExtKeyUsage{user}},
@@ -121,15 +123,6 @@ func leaves(c Config) []leaf {
 			addrs:     append([]netip.Addr{c.Address}, local...),
 		},
 	}
-}
-
-// nthAddress is the nth address of a network.
-func nthAddress(p netip.Prefix, n int) netip.Addr {
-	a := p.Masked().Addr()
-	for range n {
-		a = a.Next()
-	}
-	return a
 }
 
 // renewReason says why a certificate must be replaced; "" keeps it. A clock set back must not make a

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"firstlight.dev/firstlight/assets/manifest"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -38,7 +39,7 @@ func manifestOf(name string, c Config, w HostTraits) ([]byte, error) {
 		return render(name, newValues(c, w))
 	}
 	return manifest.CoreDNS{
-		Address:     nthAddress(c.ServiceCIDR, 10),
+		Address:     site.NthAddress(c.ServiceCIDR, 10),
 		Nameservers: c.Nameservers,
 		API:         netip.AddrPortFrom(c.Address, 6443),
 		Replicas:    1,

@@ -9,6 +9,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/manifest"
+	"firstlight.dev/firstlight/assets/site"
 )
 
 //go:embed templates/*
@@ -89,8 +90,8 @@ func newValues(c Config, w HostTraits) values {
 		Admin:      pkiDir + "/admin",
 		Client:     nodeClient,
 		Server:     nodeServer,
-		APIService: nthAddress(c.ServiceCIDR, 1),
-		DNSService: nthAddress(c.ServiceCIDR, 10),
+		APIService: site.NthAddress(c.ServiceCIDR, 1),
+		DNSService: site.NthAddress(c.ServiceCIDR, 10),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/manifest"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
 )
 
@@ -171,19 +172,10 @@ func systemManifest(v values, nameservers []netip.Addr, replicas int) ([]byte, e
 	}
 
 	dns, err := manifest.CoreDNS{
-		Address:     nthAddress(v.Services, 10),
+		Address:     site.NthAddress(v.Services, 10),
 		Nameservers: nameservers,
 		Replicas:    replicas,
 		PullPolicy:  "IfNotPresent",
 	}.YAML()
 	return bytes.Join([][]byte{network, dns}, []byte("\n---\n")), err
-}
-
-// nthAddress is the nth address of a network.
-func nthAddress(p netip.Prefix, n int) netip.Addr {
-	a := p.Masked().Addr()
-	for range n {
-		a = a.Next()
-	}
-	return a
 }
