@@ -16,7 +16,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"firstlight.dev/firstlight/pxe"
@@ -91,16 +90,7 @@ const (
 // Listen opens the socket. Run does it too; a caller that must know the port first
 // passes the listener to Serve.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
-	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		if s.Device == "" {
-			return nil
-		}
-
-		var bindErr error
-		err := raw.Control(func(fd uintptr) { bindErr = syscall.BindToDevice(int(fd), s.Device) })
-		return errors.Join(err, bindErr)
-	}}
-	listener, err := lc.Listen(ctx, "tcp4", s.Addr.String())
+	listener, err := pxe.ListenOn(s.Device).Listen(ctx, "tcp4", s.Addr.String())
 	if err != nil {
 		return nil, fmt.Errorf("listen for HTTP on %s: %w", s.Addr, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 
 	"firstlight.dev/firstlight/pxe"
@@ -294,16 +293,7 @@ func (s *Server) release(t *transfer) {
 
 // socket opens a UDP socket of the server's address, on its device only.
 func (s *Server) socket(ctx context.Context, addr netip.AddrPort) (*net.UDPConn, error) {
-	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		if s.Device == "" {
-			return nil
-		}
-
-		var bindErr error
-		err := raw.Control(func(fd uintptr) { bindErr = syscall.BindToDevice(int(fd), s.Device) })
-		return errors.Join(err, bindErr)
-	}}
-	conn, err := lc.ListenPacket(ctx, "udp4", addr.String())
+	conn, err := pxe.ListenOn(s.Device).ListenPacket(ctx, "udp4", addr.String())
 	if err != nil {
 		return nil, err
 	}
