@@ -24,8 +24,8 @@ type Host struct {
 // isUninspected tells that the hardware was not inspected yet: what it lacks cannot be said.
 func (h *Host) isUninspected() bool { return h.CPU == 0 && h.UnusableReason != "" }
 
-// deviceCount counts what not every host has: of two alike the plainer one is taken first.
-func (h Host) deviceCount() int {
+// DeviceCount counts what not every host has: of two alike the plainer one is taken first.
+func (h Host) DeviceCount() int {
 	n := 0
 	for _, has := range []bool{h.SRIOV, h.QAT} {
 		if has {
@@ -72,7 +72,7 @@ func NewHosts(all []Host) *Hosts {
 	h := &Hosts{All: slices.Clone(all), byMAC: map[string][]int{}, byClaim: map[Claim][]int{}}
 	slices.SortFunc(h.All, func(a, b Host) int {
 		return cmp.Or(
-			cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), a.deviceCount()-b.deviceCount(),
+			cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), a.DeviceCount()-b.DeviceCount(),
 			cmp.Compare(a.Name, b.Name),
 		)
 	})

@@ -3,7 +3,6 @@
 package sizing
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,15 +132,6 @@ func newProvisioning(name, namespace string, hosts []match.Host) (v1alpha1.Provi
 	}
 
 	fit := func(h match.Host) bool { return h.CPU >= minCPU && h.Memory >= minMemory }
-	devices := func(h match.Host) int {
-		n := 0
-		for _, has := range []bool{h.SRIOV, h.QAT} {
-			if has {
-				n++
-			}
-		}
-		return n
-	}
 	hosts = slices.Clone(hosts)
 	slices.SortStableFunc(hosts, func(a, b match.Host) int {
 		if fit(a) != fit(b) {
@@ -150,7 +140,7 @@ func newProvisioning(name, namespace string, hosts []match.Host) (v1alpha1.Provi
 			}
 			return 1
 		}
-		return cmp.Compare(devices(a), devices(b))
+		return a.DeviceCount() - b.DeviceCount()
 	})
 	able := len(hosts)
 	if i := slices.IndexFunc(hosts, func(h match.Host) bool { return !fit(h) }); i >= 0 {
