@@ -22,29 +22,15 @@ const Image = assets.ImageDomain + "/firstlight:" + assets.Version
 // Binary is the daemon on the appliance, and in the pod.
 const Binary = "/usr/bin/firstlightd"
 
-// NewDeployment is a Deployment of one pod, never two at a time. Another annotation starts another pod. The pod is on
-// the appliance's own network, from which nodes are reached, and is critical.
+// NewDeployment is apply.NewDeployment of a pod on the appliance's own network, from which nodes are reached, with the
+// ServiceAccount of its name.
 func NewDeployment(meta metav1.ObjectMeta, annotations map[string]string, pod corev1.PodSpec) *appsv1.Deployment {
-	labels := map[string]string{"app.kubernetes.io/name": meta.Name}
-	meta.Labels = labels
+	meta.Labels = map[string]string{"app.kubernetes.io/name": meta.Name}
 	pod.ServiceAccountName = meta.Name
 	pod.HostNetwork = true
 	pod.DNSPolicy = corev1.DNSDefault
 	pod.EnableServiceLinks = ptr.To(false)
-
-	return &appsv1.Deployment{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: meta,
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](1),
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
-				Spec:       apply.MakeCritical(pod),
-			},
-		},
-	}
+	return apply.NewDeployment(meta, annotations, pod)
 }
 
 // Manager is the pod of an operator: one container without privileges that answers /readyz on the loopback.

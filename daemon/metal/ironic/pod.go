@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +47,6 @@ func (p Pod) Objects() ([]client.Object, error) {
 
 	confData := map[string][]byte{"ironic.conf": conf, "htpasswd": []byte(p.Credentials.HTPasswd + "\n")}
 	tlsData := map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": p.CA}
-	labels := map[string]string{"app.kubernetes.io/name": Name}
 	return []client.Object{
 		&corev1.Namespace{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
@@ -61,22 +59,11 @@ func (p Pod) Objects() ([]client.Object, error) {
 			"ironic-credentials",
 			map[string][]byte{"username": []byte(p.Credentials.Username), "password": []byte(p.Credentials.Password)},
 		),
-		&appsv1.Deployment{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: Name, Labels: labels},
-			Spec: appsv1.DeploymentSpec{
-				Replicas: ptr.To[int32](1),
-				Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
-				Selector: &metav1.LabelSelector{MatchLabels: labels},
-				Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{
-						Labels:      labels,
-						Annotations: map[string]string{label.Config: configDigest(confData, tlsData)},
-					},
-					Spec: apply.MakeCritical(p.spec()),
-				},
-			},
-		},
+		apply.NewDeployment(
+			metav1.ObjectMeta{Namespace: p.Namespace, Name: Name, Labels: map[string]string{"app.kubernetes.io/name": Name}},
+			map[string]string{label.Config: configDigest(confData, tlsData)},
+			p.spec(),
+		),
 	}, nil
 }
 

@@ -218,70 +218,59 @@ func (o Operator) deployment() *appsv1.Deployment {
 			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}},
 		}
 	}
-	return &appsv1.Deployment{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: OperatorName, Labels: labels},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](1),
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{label.Config: o.digest()}},
-				Spec: apply.MakeCritical(corev1.PodSpec{
-					ServiceAccountName: OperatorName,
-					EnableServiceLinks: ptr.To(false),
-					SecurityContext: &corev1.PodSecurityContext{
-						RunAsNonRoot:   ptr.To(true),
-						RunAsUser:      ptr.To[int64](65532),
-						RunAsGroup:     ptr.To[int64](65532),
-						FSGroup:        ptr.To[int64](65532),
-						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-					},
-					Containers: []corev1.Container{{
-						Name: "manager", Image: o.Image, ImagePullPolicy: corev1.PullNever,
-						// Its workers spend their time waiting for Ironic: one per CPU, the default, is too few. Twenty
-						// requests a second to the API, the default too, are one write for each of fifty hosts in 2.5 s;
-						// the API server itself lets in what it can bear.
-						Args: []string{
-							"--namespace", Namespace, "--metrics-addr", "127.0.0.1:8085", "--controller-concurrency", "8",
-							"--kube-api-qps", "100", "--kube-api-burst", "200",
-						},
-						Env: []corev1.EnvVar{
-							{Name: "POD_NAMESPACE", Value: Namespace},
-							{Name: "IRONIC_ENDPOINT", Value: strings.TrimSuffix(o.IronicEndpoint, "/") + "/v1/"},
-							{Name: "DEPLOY_KERNEL_URL", Value: o.KernelURL},
-							{Name: "DEPLOY_RAMDISK_URL", Value: o.RamdiskURL},
-							// Without these two it would speak without password and trust the system's authorities.
-							{Name: "METAL3_AUTH_ROOT_DIR", Value: "/etc"},
-							{Name: "IRONIC_CACERT_FILE", Value: caDir + "/ca.crt"},
-							{Name: "PROVISIONING_LIMIT", Value: fmt.Sprint(o.Limit)},
-						},
-						VolumeMounts: []corev1.VolumeMount{
-							{Name: "auth", MountPath: "/etc/ironic", ReadOnly: true},
-							{Name: "ca", MountPath: caDir, ReadOnly: true},
-							{Name: "cert", MountPath: certDir, ReadOnly: true},
-						},
-						Ports: []corev1.ContainerPort{{
-							Name:          "webhook",
-							ContainerPort: 9443,
-							Protocol:      corev1.ProtocolTCP,
-						}},
-						LivenessProbe:  probe("/healthz", 60, 5),
-						ReadinessProbe: probe("/readyz", 2, 30), // hosts wait for it after a loss
-						SecurityContext: &corev1.SecurityContext{
-							AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
-							Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-						},
-					}},
-					Volumes: []corev1.Volume{
-						volume(
-							"auth", "operator-ironic-auth",
-						), volume("ca", "operator-ironic-ca"), volume("cert", "operator-webhook-cert"),
-					},
-				}),
-			},
+	meta := metav1.ObjectMeta{Namespace: Namespace, Name: OperatorName, Labels: labels}
+	return apply.NewDeployment(meta, map[string]string{label.Config: o.digest()}, corev1.PodSpec{
+		ServiceAccountName: OperatorName,
+		EnableServiceLinks: ptr.To(false),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot:   ptr.To(true),
+			RunAsUser:      ptr.To[int64](65532),
+			RunAsGroup:     ptr.To[int64](65532),
+			FSGroup:        ptr.To[int64](65532),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-	}
+		Containers: []corev1.Container{{
+			Name: "manager", Image: o.Image, ImagePullPolicy: corev1.PullNever,
+			// Its workers spend their time waiting for Ironic: one per CPU, the default, is too few. Twenty
+			// requests a second to the API, the default too, are one write for each of fifty hosts in 2.5 s;
+			// the API server itself lets in what it can bear.
+			Args: []string{
+				"--namespace", Namespace, "--metrics-addr", "127.0.0.1:8085", "--controller-concurrency", "8",
+				"--kube-api-qps", "100", "--kube-api-burst", "200",
+			},
+			Env: []corev1.EnvVar{
+				{Name: "POD_NAMESPACE", Value: Namespace},
+				{Name: "IRONIC_ENDPOINT", Value: strings.TrimSuffix(o.IronicEndpoint, "/") + "/v1/"},
+				{Name: "DEPLOY_KERNEL_URL", Value: o.KernelURL},
+				{Name: "DEPLOY_RAMDISK_URL", Value: o.RamdiskURL},
+				// Without these two it would speak without password and trust the system's authorities.
+				{Name: "METAL3_AUTH_ROOT_DIR", Value: "/etc"},
+				{Name: "IRONIC_CACERT_FILE", Value: caDir + "/ca.crt"},
+				{Name: "PROVISIONING_LIMIT", Value: fmt.Sprint(o.Limit)},
+			},
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "auth", MountPath: "/etc/ironic", ReadOnly: true},
+				{Name: "ca", MountPath: caDir, ReadOnly: true},
+				{Name: "cert", MountPath: certDir, ReadOnly: true},
+			},
+			Ports: []corev1.ContainerPort{{
+				Name:          "webhook",
+				ContainerPort: 9443,
+				Protocol:      corev1.ProtocolTCP,
+			}},
+			LivenessProbe:  probe("/healthz", 60, 5),
+			ReadinessProbe: probe("/readyz", 2, 30), // hosts wait for it after a loss
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			},
+		}},
+		Volumes: []corev1.Volume{
+			volume("auth", "operator-ironic-auth"),
+			volume("ca", "operator-ironic-ca"),
+			volume("cert", "operator-webhook-cert"),
+		},
+	})
 }
 
 // digest changes when the pod must be started again to read its files anew.
