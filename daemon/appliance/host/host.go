@@ -167,11 +167,3 @@ func writeFile(path string, data []byte, mode os.FileMode) error {
 	}
 	return atomicfile.Write(path, data, mode)
 }
-
-// writeIfNew writes a file only when its content changes.
-func writeIfNew(path, text string) error {
-	if have, err := os.ReadFile(path); err == nil && string(have) == text {
-		return nil
-	}
-	return writeFile(path, []byte(text), 0o644)
-}

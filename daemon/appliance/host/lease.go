@@ -12,6 +12,8 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
 const (
@@ -208,7 +210,7 @@ func (h *Host) writeResolvers() {
 		b.WriteString("nameserver " + s + "\n")
 	}
 
-	if err := writeIfNew(h.path("/etc/resolv.conf"), b.String()); err != nil {
+	if err := atomicfile.WriteChanged(h.path("/etc/resolv.conf"), []byte(b.String()), 0o644); err != nil {
 		h.Log.Warn("resolvers not written", "error", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"time"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/site"
 )
 
@@ -307,7 +308,7 @@ func (c *Cluster) mintAccountKey() error {
 		return fmt.Errorf("encode service account key: %w", err)
 	}
 
-	return writeIfChanged(
+	return atomicfile.WriteChanged(
 		c.path(accountKey+".pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o644,
 	)
 }

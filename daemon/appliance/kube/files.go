@@ -17,14 +17,6 @@ func writeFile(path string, data []byte, mode os.FileMode) error {
 	return atomicfile.Write(path, data, mode)
 }
 
-// writeIfChanged writes a file only if it differs: what did not change is not touched.
-func writeIfChanged(path string, data []byte, mode os.FileMode) error {
-	if fileIs(path, data) {
-		return nil
-	}
-	return writeFile(path, data, mode)
-}
-
 func fileIs(path string, want []byte) bool {
 	have, err := os.ReadFile(path)
 	return err == nil && bytes.Equal(have, want)

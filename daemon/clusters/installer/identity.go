@@ -1,7 +1,6 @@
 package installer
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -109,7 +108,7 @@ func (c *cluster) saveIdentity(r clusterIdentity) error {
 	if err != nil {
 		return fmt.Errorf("encode record of the cluster: %w", err)
 	}
-	return writeFile(filepath.Join(c.dir, contract.FileIdentity), append(text, '\n'), 0o644)
+	return atomicfile.WriteChanged(filepath.Join(c.dir, contract.FileIdentity), append(text, '\n'), 0o644)
 }
 
 // writeMarker writes on a node which cluster it is part of, before anything there depends on it.
@@ -119,20 +118,4 @@ func (n *node) writeMarker(ctx context.Context, m marker) error {
 		return err
 	}
 	return n.put(ctx, []file{{markerPath, 0o644, append(text, '\n')}})
-}
-
-// writeFile replaces a file on the appliance as a whole, if it differs.
-func writeFile(path string, data []byte, mode fs.FileMode) error {
-	if fileIs(path, data) {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return atomicfile.Write(path, data, mode)
-}
-
-func fileIs(path string, want []byte) bool {
-	have, err := os.ReadFile(path)
-	return err == nil && bytes.Equal(have, want)
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
 	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
@@ -208,7 +209,7 @@ func (c *cluster) kubeconfigDo(ctx context.Context, report bringup.Report) error
 		return err
 	}
 
-	return writeFile(c.kubeconfigPath(), text, 0o600)
+	return atomicfile.WriteChanged(c.kubeconfigPath(), text, 0o600)
 }
 
 // adminValidity is how long a kubeconfig is good for; the next run of the installer after two thirds of it

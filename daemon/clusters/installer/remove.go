@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/remote"
@@ -56,7 +57,7 @@ func (c *cluster) saveRemoved() error {
 		return fmt.Errorf("encode what was removed: %w", err)
 	}
 
-	return writeFile(filepath.Join(c.dir, contract.FileRemoved), append(text, '\n'), 0o644)
+	return atomicfile.WriteChanged(filepath.Join(c.dir, contract.FileRemoved), append(text, '\n'), 0o644)
 }
 
 // recordCleared keeps why a node was not cleared; "" if it was.

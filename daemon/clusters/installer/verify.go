@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/contract/probe"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
@@ -62,5 +63,5 @@ func (c *cluster) saveVerification(v *probe.Verification) error {
 		return fmt.Errorf("encode verification: %w", err)
 	}
 
-	return writeFile(filepath.Join(c.dir, contract.FileVerification), append(text, '\n'), 0o644)
+	return atomicfile.WriteChanged(filepath.Join(c.dir, contract.FileVerification), append(text, '\n'), 0o644)
 }

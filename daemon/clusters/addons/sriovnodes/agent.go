@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -212,13 +210,7 @@ func (a *Agent) writeResources(plans []Plan) error {
 	if err != nil {
 		return err
 	}
-	if have, err := os.ReadFile(a.Resources); err == nil && string(have) == string(text) {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(a.Resources), 0o755); err != nil {
-		return fmt.Errorf("write what the device plugin offers: %w", err)
-	}
-	return atomicfile.Write(a.Resources, text, 0o644)
+	return atomicfile.WriteChanged(a.Resources, text, 0o644)
 }
 
 // writeState writes the node's State, if it is another than the last one that was written.

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -42,15 +41,7 @@ func (d clusterDir) read(name string) ([]byte, error) {
 
 // write puts a file there whole, by rename, synced. One that is as wanted stays.
 func (d clusterDir) write(name string, text []byte, mode os.FileMode) error {
-	path := d.path(name)
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, text) {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-
-	return atomicfile.Write(path, text, mode)
+	return atomicfile.WriteChanged(d.path(name), text, mode)
 }
 
 func (d clusterDir) remove(names ...string) error {
