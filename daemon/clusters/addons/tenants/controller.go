@@ -63,10 +63,10 @@ func Run(ctx context.Context, api *rest.Config, log *slog.Logger) error {
 		Log:      log,
 	}
 	b := builder.ControllerManagedBy(m).Named("tenant").
-		For(&v1alpha1.Tenant{}, builder.WithPredicates(ignoreOwnWrites())).
+		For(&v1alpha1.Tenant{}, builder.WithPredicates(ctrlmanager.IgnoreOwnWrites())).
 		Watches(
 			&v1alpha1.Tenant{}, handler.EnqueueRequestsFromMapFunc(r.listRivals),
-			builder.WithPredicates(ignoreOwnWrites()),
+			builder.WithPredicates(ctrlmanager.IgnoreOwnWrites()),
 		).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.listConcerned))
 	for _, kind := range newKinds() {
@@ -95,14 +95,6 @@ func newOwnCache() (cache.Options, error) {
 		o.ByObject[kind] = cache.ByObject{Label: labels.NewSelector().Add(*labeled)}
 	}
 	return o, nil
-}
-
-// ignoreOwnWrites passes over what the controller itself writes: status and finalizers.
-func ignoreOwnWrites() predicate.Predicate {
-	ending := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-	}}
-	return predicate.Or(predicate.GenerationChangedPredicate{}, ending)
 }
 
 // ignoreStatus passes over changes of a quota's use, which follow every pod.

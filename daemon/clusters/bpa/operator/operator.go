@@ -130,8 +130,9 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 		Recorder: p.Recorder,
 		Now:      time.Now,
 	}
+	asked := ctrlmanager.IgnoreOwnWrites(predicate.LabelChangedPredicate{})
 	err = builder.ControllerManagedBy(m).Named("provisioning").
-		For(&v1alpha1.Provisioning{}, builder.WithPredicates(ignoreOwnWrites())).
+		For(&v1alpha1.Provisioning{}, builder.WithPredicates(asked)).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(provisioningOf)).
 		Watches(
 			&metal3api.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(p.affectedProvisionings),
@@ -143,7 +144,7 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	}
 
 	err = builder.ControllerManagedBy(m).Named("software").
-		For(&v1alpha1.Software{}, builder.WithPredicates(ignoreOwnWrites())).
+		For(&v1alpha1.Software{}, builder.WithPredicates(asked)).
 		Watches(
 			&v1alpha1.Provisioning{}, handler.EnqueueRequestsFromMapFunc(mapToCluster(s.Client, &v1alpha1.SoftwareList{})),
 			builder.WithPredicates(nodesChanged()),
@@ -162,7 +163,7 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 		Connect:  ConnectWorkload,
 	}
 	err = builder.ControllerManagedBy(m).Named("nodeupdate").
-		For(&v1alpha1.NodeUpdate{}, builder.WithPredicates(ignoreOwnWrites())).
+		For(&v1alpha1.NodeUpdate{}, builder.WithPredicates(asked)).
 		Watches(
 			&v1alpha1.Provisioning{}, handler.EnqueueRequestsFromMapFunc(mapToCluster(u.Client, &v1alpha1.NodeUpdateList{})),
 			builder.WithPredicates(nodesChanged()),
@@ -215,14 +216,6 @@ func trimForCache(o any) (any, error) {
 	}
 
 	return b, nil
-}
-
-// ignoreOwnWrites passes over what the operator itself writes: status and finalizers.
-func ignoreOwnWrites() predicate.Predicate {
-	ending := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-	}}
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, ending)
 }
 
 // nodesChanged passes over changes of Provisionings that leave their nodes as they were.

@@ -95,8 +95,9 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	}
 	cluster := &metav1.PartialObjectMetadata{}
 	cluster.SetGroupVersionKind(provisionings)
+	asked := ctrlmanager.IgnoreOwnWrites(predicate.AnnotationChangedPredicate{})
 	err = builder.ControllerManagedBy(m).Named("component").
-		For(&v1alpha1.Component{}, builder.WithPredicates(ignoreOwnWrites())).
+		For(&v1alpha1.Component{}, builder.WithPredicates(asked)).
 		Watches(
 			&v1alpha1.Component{}, handler.EnqueueRequestsFromMapFunc(r.listNeighbours),
 			builder.WithPredicates(matterToOthers()),
@@ -110,14 +111,6 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 		return fmt.Errorf("make controller: %w", err)
 	}
 	return m.Start(ctx)
-}
-
-// ignoreOwnWrites passes over what the operator itself writes: status and finalizers.
-func ignoreOwnWrites() predicate.Predicate {
-	ending := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-	}}
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, ending)
 }
 
 // matterToOthers passes over changes of a Component that none that depends on it, or that it depends on, would see.
