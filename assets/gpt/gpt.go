@@ -16,12 +16,11 @@ import (
 
 // Partition types that occur on our disks.
 const (
-	TypeBIOSBoot   = "21686148-6449-6e6f-744e-656564454649"
-	TypeESP        = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
-	TypeBasicData  = "ebd0a0a2-b9e5-4433-87c0-68b6b72699c7"
-	TypeLinux      = "0fc63daf-8483-4772-8e79-3d69d8477de4"
-	TypeLinuxRoot  = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709" // root file system, x86-64
-	TypeUnusedSlot = "00000000-0000-0000-0000-000000000000"
+	TypeBIOSBoot  = "21686148-6449-6e6f-744e-656564454649"
+	TypeESP       = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
+	TypeBasicData = "ebd0a0a2-b9e5-4433-87c0-68b6b72699c7"
+	TypeLinux     = "0fc63daf-8483-4772-8e79-3d69d8477de4"
+	TypeLinuxRoot = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709" // root file system, x86-64
 )
 
 // SectorSize is the logical sector size of the disks we write, in bytes.

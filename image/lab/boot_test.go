@@ -358,7 +358,7 @@ func powerOff(t testing.TB, m *lab.Machine) {
 	ctx, cancel := context.WithTimeout(t.Context(), lab.BootDeadline)
 	defer cancel()
 	for m.IsRunning() {
-		if err := m.PressButton(ctx, lab.PowerButton); err != nil && m.IsRunning() {
+		if err := m.PressPowerButton(ctx); err != nil && m.IsRunning() {
 			require.NoError(t, err)
 		}
 		pressed, release := context.WithTimeout(ctx, 5*time.Second)

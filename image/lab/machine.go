@@ -343,23 +343,15 @@ func (m *Machine) QMP(ctx context.Context) (*QMP, error) {
 	return dialQMP(ctx, filepath.Join(m.config.Dir, qmpSocket))
 }
 
-// PowerAction is a button.
-type PowerAction string
-
-const (
-	PowerButton PowerAction = "system_powerdown" // ACPI: the guest shuts down by itself
-	PowerReset  PowerAction = "system_reset"
-)
-
-// PressButton presses a button; Start and Kill are the plug.
-func (m *Machine) PressButton(ctx context.Context, a PowerAction) error {
+// PressPowerButton asks the guest to shut itself down (ACPI); Start and Kill are the plug.
+func (m *Machine) PressPowerButton(ctx context.Context) error {
 	q, err := m.QMP(ctx)
 	if err != nil {
 		return err
 	}
 	defer q.Close()
 
-	return q.Execute(ctx, string(a), nil, nil)
+	return q.Execute(ctx, "system_powerdown", nil, nil)
 }
 
 // Close cuts the power and closes the log; the files stay.

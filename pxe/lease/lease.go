@@ -77,9 +77,6 @@ func (l Lease) End() Tick { return l.Start + Tick(l.Duration) }
 // IsActive tells whether the machine may use the address at now.
 func (l Lease) IsActive(now Tick) bool { return l.State == Active && now < l.End() }
 
-// RemainingTime is the time until the lease ends, 0 if it has.
-func (l Lease) RemainingTime(now Tick) time.Duration { return max(0, time.Duration(l.End()-now)) }
-
 // ListedLease is a lease as readers see it, with times of the wall clock, computed when read.
 type ListedLease struct {
 	Addr     netip.Addr   `json:"address"`

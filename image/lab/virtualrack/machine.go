@@ -92,7 +92,7 @@ func (c *machine) ShutDown() error {
 	if !c.machine.IsRunning() {
 		return nil
 	}
-	return c.machine.PressButton(c.ctx, lab.PowerButton)
+	return c.machine.PressPowerButton(c.ctx)
 }
 
 // press is a button by name, as people and tests press it.

@@ -77,13 +77,12 @@ func TestAnErrorOfAnyOperationIsTheTransactions(t *testing.T) {
 
 func TestValuesOfRows(t *testing.T) {
 	var row Row
-	require.NoError(t, json.Unmarshal([]byte(`{"one":"a","many":["set",["a","b"]],"none":["set",[]],"ofport":3,
+	require.NoError(t, json.Unmarshal([]byte(`{"one":"a","many":["set",["a","b"]],"none":["set",[]],
 		"port":["uuid","u"],"ports":["set",[["uuid","u"],["uuid","v"]]],"ids":["map",[["k","v"],["l","w"]]]}`), &row))
 	assert.Equal(t, "a", row.String("one"))
 	assert.Equal(t, []string{"a", "b"}, row.Strings("many"))
 	assert.Empty(t, row.Strings("none"))
 	assert.Empty(t, row.String("missing"))
-	assert.Equal(t, []int{3}, row.Ints("ofport"))
 	assert.Equal(t, []UUID{"u"}, row.UUIDs("port"))
 	assert.Equal(t, []UUID{"u", "v"}, row.UUIDs("ports"))
 	assert.Equal(t, map[string]string{"k": "v", "l": "w"}, row.Map("ids"))

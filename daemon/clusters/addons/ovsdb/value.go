@@ -143,17 +143,6 @@ func (r Row) UUIDs(column string) (all []UUID) {
 	return all
 }
 
-// Ints are the elements of a column of integers.
-func (r Row) Ints(column string) (all []int) {
-	for _, text := range elements(r[column]) {
-		var n int
-		if json.Unmarshal(text, &n) == nil {
-			all = append(all, n)
-		}
-	}
-	return all
-}
-
 // Map is a column that is a map of strings.
 func (r Row) Map(column string) map[string]string {
 	m := map[string]string{}
