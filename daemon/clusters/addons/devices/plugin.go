@@ -173,7 +173,11 @@ func (p *Plugin) register(ctx context.Context) (faults []error) {
 			faults = append(faults, fmt.Errorf("serve %s: %w", name, err))
 			continue
 		}
-		if err := registerOffer(ctx, kubelet, name, filepath.Base(o.socket)); err != nil {
+		err = Register(ctx, kubelet, &pluginapi.RegisterRequest{
+			Endpoint: filepath.Base(o.socket), ResourceName: name,
+			Options: &pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true},
+		})
+		if err != nil {
 			faults = append(faults, fmt.Errorf("register %s with the kubelet: %w", name, err))
 			continue
 		}
@@ -214,7 +218,8 @@ func (p *Plugin) withdraw(name string) {
 	delete(p.offers, name)
 }
 
-func registerOffer(ctx context.Context, kubelet, name, endpoint string) error {
+// Register makes a resource known to the kubelet that listens at a path.
+func Register(ctx context.Context, kubelet string, resource *pluginapi.RegisterRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
 
@@ -223,10 +228,8 @@ func registerOffer(ctx context.Context, kubelet, name, endpoint string) error {
 		return err
 	}
 	defer connection.Close()
-	_, err = pluginapi.NewRegistrationClient(connection).Register(ctx, &pluginapi.RegisterRequest{
-		Version: pluginapi.Version, Endpoint: endpoint, ResourceName: name,
-		Options: &pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true},
-	})
+	resource.Version = pluginapi.Version
+	_, err = pluginapi.NewRegistrationClient(connection).Register(ctx, resource)
 	return err
 }
 

@@ -15,8 +15,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	plugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"firstlight.dev/firstlight/daemon/clusters/addons/devices"
 )
 
 // Names in the kubelet's folder.
@@ -86,8 +87,9 @@ func (p *Plugin) serve(ctx context.Context) error {
 	go func() { ended <- server.Serve(listener) }()
 	defer server.Stop()
 
-	if err := p.register(ctx); err != nil {
-		return err
+	offer := &plugin.RegisterRequest{Endpoint: socket, ResourceName: p.Resource}
+	if err := devices.Register(ctx, filepath.Join(p.Dir, kubelet), offer); err != nil {
+		return fmt.Errorf("register with the kubelet: %w", err)
 	}
 	p.Log.Info("KVM is offered", "resource", p.Resource)
 	for {
@@ -105,26 +107,6 @@ func (p *Plugin) serve(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// register tells the kubelet of the resource.
-func (p *Plugin) register(ctx context.Context) error {
-	conn, err := grpc.NewClient("unix://"+filepath.Join(p.Dir, kubelet), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return fmt.Errorf("reach the kubelet: %w", err)
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	_, err = plugin.NewRegistrationClient(conn).Register(ctx, &plugin.RegisterRequest{
-		Version:      plugin.Version,
-		Endpoint:     socket,
-		ResourceName: p.Resource,
-	})
-	if err != nil {
-		return fmt.Errorf("register with the kubelet: %w", err)
-	}
-	return nil
 }
 
 // service is what the kubelet asks.
