@@ -4,10 +4,7 @@
 package bpa
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"path"
 	"sync"
 
@@ -16,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +21,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/daemonpod"
 )
 
@@ -79,17 +76,12 @@ func crdObjects() ([]client.Object, error) {
 	return objects, nil
 }
 
-var readKinds = sync.OnceValues(func() (kinds []*unstructured.Unstructured, err error) {
-	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(crd.BPA), 4096)
-	for {
-		u := &unstructured.Unstructured{}
-		if err := d.Decode(u); errors.Is(err, io.EOF) {
-			return kinds, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("read definitions of kinds: %w", err)
-		}
-		kinds = append(kinds, u)
+var readKinds = sync.OnceValues(func() ([]*unstructured.Unstructured, error) {
+	kinds, err := apply.Decode(crd.BPA)
+	if err != nil {
+		return nil, fmt.Errorf("read definitions of kinds: %w", err)
 	}
+	return kinds, nil
 })
 
 func typeMeta(version, kind string) metav1.TypeMeta {

@@ -1,11 +1,8 @@
 package clusterapi
 
 import (
-	"bytes"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"regexp"
@@ -16,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
 // Labels and annotations of clusterctl and of the manifests
@@ -215,19 +212,11 @@ func readObjects(file string, edit func([]byte) []byte) ([]*unstructured.Unstruc
 		text = edit(text)
 	}
 
-	var objects []*unstructured.Unstructured
-	reader := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-	for {
-		u := &unstructured.Unstructured{}
-		if err := reader.Decode(u); errors.Is(err, io.EOF) {
-			return objects, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, err)
-		}
-		if len(u.Object) > 0 {
-			objects = append(objects, u)
-		}
+	objects, err := apply.Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
+	return objects, nil
 }
 
 // deployment is the manager's, as it runs on an appliance.

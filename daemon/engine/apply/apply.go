@@ -4,7 +4,6 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets/label"
 )
@@ -73,15 +71,14 @@ func New(owner string, objects ...client.Object) (Set, error) {
 
 // Read makes a set of a YAML stream.
 func Read(owner string, stream []byte) (Set, error) {
-	var objects []client.Object
-	for i, document := range bytes.Split(stream, []byte("\n---\n")) {
-		u := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(document, &u.Object); err != nil {
-			return Set{}, fmt.Errorf("read object %d of %s: %w", i+1, owner, err)
-		}
-		if len(u.Object) > 0 {
-			objects = append(objects, u)
-		}
+	all, err := Decode(stream)
+	if err != nil {
+		return Set{}, fmt.Errorf("read objects of %s: %w", owner, err)
+	}
+
+	objects := make([]client.Object, len(all))
+	for i, u := range all {
+		objects[i] = u
 	}
 	return New(owner, objects...)
 }

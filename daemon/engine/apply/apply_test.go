@@ -95,7 +95,7 @@ func TestRead(t *testing.T) {
 	assert.Equal(t, "Service", set.Objects[1].GetKind())
 	assert.NotEmpty(t, set.Objects[0].GetAnnotations()[Annotation])
 	_, err = Read("test", []byte("kind: ConfigMap\n---\nkind: [\n"))
-	assert.ErrorContains(t, err, "read object 2 of test")
+	assert.ErrorContains(t, err, "read objects of test: document 2")
 	_, err = Read("test", []byte("metadata: {name: a}\n"))
 	assert.ErrorContains(t, err, "says neither kind nor API version")
 }

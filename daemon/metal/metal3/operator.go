@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -16,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,22 +29,15 @@ const (
 )
 
 // Manifest is the objects of the operator's rendered manifest, of the very module that it was compiled from.
-type Manifest []unstructured.Unstructured
+type Manifest []*unstructured.Unstructured
 
 // ReadManifest reads YAML documents, whose namespace becomes Namespace.
 func ReadManifest(text []byte) (Manifest, error) {
-	var all Manifest
-	text = bytes.ReplaceAll(text, []byte(manifestNamespace), []byte(Namespace))
-	reader := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-	for {
-		var object unstructured.Unstructured
-		if err := reader.Decode(&object); errors.Is(err, io.EOF) {
-			return all, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("read the operator's manifest: %w", err)
-		}
-		all = append(all, object)
+	all, err := apply.Decode(bytes.ReplaceAll(text, []byte(manifestNamespace), []byte(Namespace)))
+	if err != nil {
+		return nil, fmt.Errorf("read the operator's manifest: %w", err)
 	}
+	return all, nil
 }
 
 // Operator is what the baremetal-operator is run with.
