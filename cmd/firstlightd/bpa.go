@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -105,10 +102,13 @@ func newKubeconfigCommand() *cobra.Command {
 		Short: "Print the kubeconfig of a workload cluster",
 		Args:  cobra.ExactArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return listInstalled(dir), cobra.ShellCompDirectiveNoFileComp
+			return kubeconfig.ListInstalled(dir), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := readKubeconfig(dir, args[0])
+			text, err := kubeconfig.ReadInstalled(dir, args[0])
+			if errors.Is(err, kubeconfig.ErrNoName) {
+				return commandline.NewUsageError(err)
+			}
 			if err != nil {
 				return err
 			}
@@ -119,44 +119,4 @@ func newKubeconfigCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, "dir", contract.Dir, "directory of clusters")
 	return cmd
-}
-
-// listInstalled are the clusters that have a kubeconfig in dir.
-func listInstalled(dir string) []string {
-	all, _ := filepath.Glob(filepath.Join(dir, "*", contract.FileKubeconfig))
-	names := make([]string, len(all))
-	for i, path := range all {
-		names[i] = filepath.Base(strings.TrimSuffix(path, "/"+contract.FileKubeconfig))
-	}
-
-	return names
-}
-
-// readKubeconfig reads what the installer of a cluster left. For a cluster that is not there
-// it names those that are.
-func readKubeconfig(dir, cluster string) ([]byte, error) {
-	if !fs.ValidPath(cluster) || strings.Contains(cluster, "/") {
-		return nil, commandline.NewUsageError(fmt.Errorf("%q is not the name of a cluster", cluster))
-	}
-
-	text, err := os.ReadFile(filepath.Join(dir, cluster, contract.FileKubeconfig))
-	if err == nil {
-		if err := kubeconfig.Check(text); err != nil {
-			return nil, fmt.Errorf("the kubeconfig of cluster %s is not handed out: %w", cluster, err)
-		}
-		return text, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-
-	names := listInstalled(dir)
-	if len(names) == 0 {
-		names = []string{"none"}
-	}
-
-	return nil, fmt.Errorf(
-		"cluster %s has no kubeconfig yet (see kubectl get bpa -A); installed are: %s", cluster,
-		strings.Join(names, ", "),
-	)
 }
