@@ -7,7 +7,7 @@ const (
 	Site      = "firstlight.dev/site"       // label, also of Provisionings: name of the site that the object comes from
 	Node      = "firstlight.dev/node"       // label of Secrets: the node they are for
 	Image     = "firstlight.dev/image"      // annotation: URL of the image that the site names; the host may get it later
-	Overwrite = "firstlight.dev/overwrite"  // annotation, from the site: fingerprint of what may be lost on its disk, "true" or "released"
+	Overwrite = "firstlight.dev/overwrite"  // annotation, from the site: fingerprint of what may be lost on its disk, "true" or "released"; from the owner: a fingerprint
 	AllowWipe = "firstlight.dev/allow-wipe" // annotation, from the owner: URL of the image for which a live host's disk may be lost, or "none"
 )
 

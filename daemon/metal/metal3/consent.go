@@ -30,6 +30,7 @@ type install struct {
 	Disk    metal3api.Storage   // that is written to
 	Disks   []metal3api.Storage // all that the server has
 	Consent string              // "", "true", Released, or the fingerprint of what may be lost
+	Given   string              // the same, on the host itself: it counts if it is a fingerprint
 	Before  bool                // the host was in service once: consent without a fingerprint was for that installation
 	Machine bool                // it is for a machine of Cluster API
 }
@@ -62,20 +63,20 @@ func checkConsent(found Contents, want install) *Decision {
 	mark, where, prints := marks(found, want)
 	fingerprint := joinFingerprints(append(prints, disk.Fingerprint))
 	switch {
-	case disk.IsBlank() && mark == nil, fingerprint != "" && want.Consent == fingerprint:
+	case disk.IsBlank() && mark == nil, fingerprint != "" && (want.Consent == fingerprint || want.Given == fingerprint):
 		return nil
 	case want.Consent == Released && want.Before && want.Machine && (mark == nil || mark.Site == "" || mark.Site == want.Site):
 		return nil
 	case mark != nil:
-		return refuse(ReasonInstalled, "its disk %s was installed by %s; to take it back as it is, run: firstlightd "+
-			"adopt %s; to install it again and lose that, set overwrite: %s for it in site.yaml and run: firstlightd reload",
-			where, describeMark(*mark, want.Site), want.Host, fingerprint)
+		return askConsent(fingerprint, ReasonInstalled, "its disk %s was installed by %s; to take it back as it is, run: "+
+			"firstlightd adopt %s; to install it again and lose that, set overwrite: %s for it in site.yaml and run: "+
+			"firstlightd reload", where, describeMark(*mark, want.Site), want.Host, fingerprint)
 	case want.Consent == "true" && !want.Before:
 		return nil
 	}
 
-	return refuse(ReasonDiskNotEmpty, "its disk %s is not empty, it holds: %s; if that may be lost, set overwrite: %s "+
-		"for it in site.yaml and run: firstlightd reload", name, strings.Join(disk.Kinds, ", "), fingerprint)
+	return askConsent(fingerprint, ReasonDiskNotEmpty, "its disk %s is not empty, it holds: %s; if that may be lost, set "+
+		"overwrite: %s for it in site.yaml and run: firstlightd reload", name, strings.Join(disk.Kinds, ", "), fingerprint)
 }
 
 // marks are the first mark on any of the server's disks, the disk it is on, and the fingerprints of all other disks
@@ -135,5 +136,12 @@ func describeMark(m inspection.Mark, site string) string {
 
 func refuse(reason Reason, format string, args ...any) *Decision {
 	d := holdFor(reason, format, args...)
+	return &d
+}
+
+// askConsent refuses until somebody consents to losing what has the fingerprint.
+func askConsent(fingerprint string, reason Reason, format string, args ...any) *Decision {
+	d := holdFor(reason, format, args...)
+	d.Fingerprint = fingerprint
 	return &d
 }

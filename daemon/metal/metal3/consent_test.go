@@ -74,6 +74,24 @@ func TestConsentCoversWhatItNames(t *testing.T) {
 	}
 }
 
+// TestConsentOnTheHostNamesWhatItCovers: what an owner says on the host itself covers data by its fingerprint, and
+// nothing else does; the site's true and a machine's release are words for other cases.
+func TestConsentOnTheHostNamesWhatItCovers(t *testing.T) {
+	sda := metal3api.Storage{Name: "/dev/sda"}
+	found := Contents{"/dev/sda": {Kinds: []string{"gpt"}, Fingerprint: "data-00000000000a"}}
+	for given, isGiven := range map[string]bool{
+		"data-00000000000a": true, "data-00000000000b": false, "true": false, Released: false, "": false,
+	} {
+		no := checkConsent(found, install{
+			Host: "node-1", Disk: sda, Disks: []metal3api.Storage{sda}, Given: given, Before: true, Machine: true,
+		})
+		assert.Equal(t, isGiven, no == nil, given)
+		if no != nil {
+			assert.Equal(t, "data-00000000000a", no.Fingerprint, "what would have to be lost")
+		}
+	}
+}
+
 // TestNothingUnseenIsWritten: the inspection said nothing of the disk.
 func TestNothingUnseenIsWritten(t *testing.T) {
 	sda := metal3api.Storage{Name: "/dev/sda"}

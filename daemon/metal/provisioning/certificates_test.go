@@ -36,6 +36,11 @@ nodes:
 		assert.Fail(t, "nobody looks at the nodes again")
 	}
 
+	assert.Equal(t, bmctrust.Fingerprint(second), p.ChangedCertificate("pinned"))
+	for _, node := range []string{"nobody", "bare", "plain", "known", "unasked"} {
+		assert.Empty(t, p.ChangedCertificate(node), node)
+	}
+
 	for node, want := range map[string]string{
 		"nobody":  "no node is called nobody",
 		"bare":    "has no BMC",
@@ -52,4 +57,5 @@ nodes:
 	require.NoError(t, err)
 	assert.Equal(t, []string{bmctrust.Fingerprint(first), bmctrust.Fingerprint(second)}, []string{before, now})
 	require.NoError(t, p.Pins.Check("10.0.0.5:443", second))
+	assert.Empty(t, p.ChangedCertificate("pinned"))
 }

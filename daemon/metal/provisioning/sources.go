@@ -50,6 +50,19 @@ func (p *Provisioner) blockedNodes() map[string]metal3.Block {
 	return metal3.Blocks(p.invalidNodes, p.progress)
 }
 
+// LosableData is the fingerprint of the data that keeps a node from being installed until its owner consents to losing
+// it, "" if that is not what blocks it.
+func (p *Provisioner) LosableData(node string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.progress {
+		if one.Node == node && one.Err == nil {
+			return one.Fingerprint
+		}
+	}
+	return ""
+}
+
 func (p *Provisioner) dhcpFacts() verify.DHCP {
 	status := p.Boot.DHCPStatus()
 	return verify.DHCP{
