@@ -26,15 +26,24 @@ import (
 // workstationValidity is how long a certificate of Certify is good for.
 const workstationValidity = 12 * time.Hour
 
-// workstationPrefix begins the names of users and groups in certificates of Certify, so that a workstation can choose
-// none that means something to Kubernetes.
-const workstationPrefix = "firstlight:"
+// PersonPrefix begins the names of people and of their groups in the API, so that no one can choose a name that means
+// something to Kubernetes.
+const PersonPrefix = "firstlight:"
 
-// workstationName is what a workstation may call its user: USER@HOST, of characters that a label may have but for the @.
-// With the prefix it fits into a common name, which has 64 characters at most (RFC 5280, ub-common-name).
-var workstationName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*@([A-Za-z0-9._-]*[A-Za-z0-9])$`)
+// personName is what people may call themselves: USER@HOST, of characters that a label may have but for the @. With the
+// prefix it fits into a common name, which has 64 characters at most (RFC 5280, ub-common-name).
+var personName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*@([A-Za-z0-9._-]*[A-Za-z0-9])$`)
 
-const maxWorkstationName = 64 - len(workstationPrefix)
+const maxPersonName = 64 - len(PersonPrefix)
+
+// CheckPersonName is nil if a name is USER@HOST, and can be that of a person in the API.
+func CheckPersonName(name string) error {
+	if len(name) > maxPersonName || !personName.MatchString(name) {
+		return fmt.Errorf("%q is not USER@HOST; use letters, digits, dots and hyphens, %d characters at most", name,
+			maxPersonName)
+	}
+	return nil
+}
 
 // ErrNoAPI is an appliance whose API does not answer yet, or not now.
 var ErrNoAPI = errors.New(
@@ -48,12 +57,12 @@ type workstation struct {
 }
 
 // user is who the audit log says it was.
-func (w workstation) user() string { return workstationPrefix + w.name }
+func (w workstation) user() string { return PersonPrefix + w.name }
 
 // group is the one group of the certificate, and the name of the object that gives the group its rights. No other
 // certificate has it: Kubernetes revokes none, but what a group may do can be taken back.
 func (w workstation) group() string {
-	return fmt.Sprintf("%sworkstation:%032x", workstationPrefix, w.serial)
+	return fmt.Sprintf("%sworkstation:%032x", PersonPrefix, w.serial)
 }
 
 // Certify signs a request for a client certificate (PKCS #10, RFC 2986, in PEM), whose common name is USER@HOST of a
@@ -113,11 +122,8 @@ func readRequest(text []byte) (*x509.CertificateRequest, error) {
 	if err := asked.CheckSignature(); err != nil {
 		return nil, fmt.Errorf("read certificate request: it is not signed by its own key: %w", err)
 	}
-	if name := asked.Subject.CommonName; len(name) > maxWorkstationName || !workstationName.MatchString(name) {
-		return nil, fmt.Errorf(
-			"read certificate request: common name %q is not USER@HOST of a workstation; use letters, digits, dots and "+
-				"hyphens, %d characters at most", name, maxWorkstationName,
-		)
+	if err := CheckPersonName(asked.Subject.CommonName); err != nil {
+		return nil, fmt.Errorf("read certificate request: common name %w", err)
 	}
 
 	return asked, nil
@@ -174,7 +180,7 @@ func (w workstation) newBinding(expires time.Time) *rbacv1.ClusterRoleBinding {
 func endedBindings(all []rbacv1.ClusterRoleBinding, now time.Time) (names []string) {
 	for _, b := range all {
 		expires, err := time.Parse(time.RFC3339, b.Annotations[label.Expires])
-		if err == nil && !expires.After(now) && strings.HasPrefix(b.Name, workstationPrefix+"workstation:") {
+		if err == nil && !expires.After(now) && strings.HasPrefix(b.Name, PersonPrefix+"workstation:") {
 			names = append(names, b.Name)
 		}
 	}

@@ -42,7 +42,7 @@ func TestWhoMayBeNamedInARequest(t *testing.T) {
 		asked, err := readRequest(request)
 		require.NoError(t, err, name)
 		assert.Equal(t, name, asked.Subject.CommonName)
-		assert.LessOrEqual(t, len(workstationPrefix+name), 64)
+		assert.LessOrEqual(t, len(PersonPrefix+name), 64)
 	}
 	for _, name := range []string{
 		"", "alice", "@laptop", "alice@", "alice@laptop.", "system:masters", "a b@c", "a@b@c", "alice@laptop\n", "ä@b",
@@ -50,7 +50,7 @@ func TestWhoMayBeNamedInARequest(t *testing.T) {
 	} {
 		request, _ := newRequest(t, name)
 		_, err := readRequest(request)
-		assert.ErrorContains(t, err, "is not USER@HOST of a workstation", name)
+		assert.ErrorContains(t, err, "is not USER@HOST; use", name)
 	}
 }
 
@@ -58,7 +58,7 @@ func FuzzReadRequest(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if asked, err := readRequest(text); err == nil {
-			assert.Regexp(t, workstationName, asked.Subject.CommonName)
+			assert.Regexp(t, personName, asked.Subject.CommonName)
 		}
 	})
 }
