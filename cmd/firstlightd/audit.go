@@ -30,10 +30,11 @@ func newAuditCommand() *cobra.Command {
 	f := auditFlags{files: audit.Files()}
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "List who changed what by the Kubernetes API and the upload API, and who read Secrets",
-		Long: `List who changed what by the appliance's Kubernetes API and by the upload API, S3 included, and who read Secrets,
-the oldest first. What the appliance's own parts did is left out; --all has it, too. What was written or read is in no
-log. Logs are root's, and keep a bounded past: 32 MiB and 16 MiB, 90 days at most. The last half minute may be missing.`,
+		Short: "List who changed what by the Kubernetes API, the upload API and the page, and who read Secrets",
+		Long: `List who changed what by the appliance's Kubernetes API, by the upload API, S3 included, and by the page, and who
+read Secrets, the oldest first. What the appliance's own parts did is left out; --all has it, too. What was written or
+read is in no log. Logs are root's, and keep a bounded past: 32 MiB, and twice 16 MiB, 90 days at most. The last half
+minute may be missing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.OutOrStdout(), time.Now()) },
 	}
@@ -73,13 +74,13 @@ func (f auditFlags) run(w io.Writer, now time.Time) error {
 }
 
 // isOwnRequest reports whether a part of the appliance asked. The daemon has the log-in of root and says that it is the
-// daemon: this leaves out what is usual, and proves nothing about who asked.
+// daemon: this leaves out what is usual, and proves nothing about who asked. What it does for a person is that person's.
 func isOwnRequest(e audit.Entry) bool {
 	if account, ok := strings.CutPrefix(e.User, "system:serviceaccount:"); ok {
 		namespace, _, _ := strings.Cut(account, ":")
 		return slices.Contains(vault.Namespaces(), namespace)
 	}
-	return e.User == "kubernetes-admin" && e.Program == "firstlightd"
+	return e.User == "kubernetes-admin" && e.Program == "firstlightd" && e.As == ""
 }
 
 // printable hides what a screen would obey: clients choose some of the words.

@@ -16,6 +16,14 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/audit"
 )
 
+// TestWhatIsDoneForAPersonIsNotTheAppliancesOwn: the daemon acts on behalf of whoever uses the page.
+func TestWhatIsDoneForAPersonIsNotTheAppliancesOwn(t *testing.T) {
+	e := audit.Entry{User: "kubernetes-admin", Program: "firstlightd"}
+	assert.True(t, isOwnRequest(e))
+	e.As = "firstlight:ann@laptop"
+	assert.False(t, isOwnRequest(e))
+}
+
 // TestAuditListsWhoChangedWhat: people first, and nothing that a screen would obey.
 func TestAuditListsWhoChangedWhat(t *testing.T) {
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)

@@ -1,5 +1,5 @@
-// Package audit is who changed what on the appliance, and who read Secrets: the API server's audit log, and the upload
-// API's. Both are files of Events of audit.k8s.io/v1, one a line, without what was written or read.
+// Package audit is who changed what on the appliance, and who read Secrets: the audit logs of the API server, of the
+// upload API and of the page. All are files of Events of audit.k8s.io/v1, one a line, without what was written or read.
 package audit
 
 import (
@@ -14,9 +14,12 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 )
 
+// PageFile is the log of what people did, and were not let to do, on the page.
+const PageFile = stick.DataDir + "/audit/page.log"
+
 // Files are the logs of the appliance that are being written. Complete ones are next to them (see Read).
 func Files() []string {
-	return []string{stick.DataDir + "/audit/audit.log", artifact.Dir + "/" + artifact.AuditFile}
+	return []string{stick.DataDir + "/audit/audit.log", artifact.Dir + "/" + artifact.AuditFile, PageFile}
 }
 
 // Entry is one request.
