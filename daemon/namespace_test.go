@@ -97,6 +97,7 @@ func TestBox(t *testing.T) {
 	b.refusesAWrongSite()
 	b.servesNodesBesideStrangers()
 	b.suppliesNodesWhereTheyAre()
+	b.refusesToActWithoutKubernetes()
 }
 
 // mounts hides this machine's state; the namespace's end takes it all away.

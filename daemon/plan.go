@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/page"
 )
 
 // plan is all that happens between power and serving, in order. docs/bringup.md walks
@@ -47,10 +48,11 @@ func (d *Daemon) plan() []bringup.Stage {
 			d.boot.Stage(),   // wire-serving
 			d.mirror.Stage(), // supplies-served
 		},
-		d.metal.Stages(),                          // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
-		d.uploads.stages(),                        // artifacts-ready
-		d.cluster.stages(),                        // bpa-ready, clusters-handed-over, cluster-hosts-applied
-		[]bringup.Stage{d.mirror.PackagesStage()}, // packages-ready
+		d.metal.Stages(), // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
+		[]bringup.Stage{page.Stage(d.metal.Client)}, // roles-bound
+		d.uploads.stages(),                          // artifacts-ready
+		d.cluster.stages(),                          // bpa-ready, clusters-handed-over, cluster-hosts-applied
+		[]bringup.Stage{d.mirror.PackagesStage()},   // packages-ready
 		// kpa-ready, cluster-api-ready, cluster-class-ready, site-clusters-applied
 		holdFollowers(d.cluster.followers(), d.precedesFollowers),
 	)

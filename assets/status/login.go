@@ -8,4 +8,6 @@ type Login struct {
 	Code        string    `json:"code"` // can be used once; a secret until then
 	Expires     time.Time `json:"expires"`
 	Fingerprint string    `json:"fingerprint"` // SHA-256 of the page's certificate, 7A:10:…
+	Role        string    `json:"role"`        // of whoever uses it: viewer, operator or owner
+	User        string    `json:"user"`        // USER@HOST, as the audit log has it
 }

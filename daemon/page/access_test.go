@@ -26,6 +26,14 @@ func shownPages(t *testing.T) map[string]document {
 			pages[name+path] = b.open(path)
 		}
 	}
+	of, places := acting()
+	b := logInAs(t, newServer(t, of), Owner)
+	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/appliance"} {
+		pages["owner"+path] = b.open(path)
+	}
+	for _, a := range actions() {
+		pages["owner"+a.path(places[a.name])] = b.open(a.path(places[a.name]))
+	}
 	s := newServer(t, ready())
 	pages["/login"] = newVisitor(t, s).open("/login")
 	pages["/nobody"] = parse(t, logIn(t, s).ask("GET", "/nobody", "").Body.Bytes())

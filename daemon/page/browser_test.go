@@ -164,7 +164,7 @@ func TestABrowserFollowsTheAppliance(t *testing.T) {
 	c := startChromium(ctx, t)
 	url, _ := serveAlone(t, s)
 	c.size(1200, 900, "light")
-	code, _ := s.logins.mint()
+	code, _ := s.logins.mint(ann(Viewer))
 	c.open(LoginURL(url+"/", code))
 	c.picture("login")
 	c.value("document.querySelector('button').focus()")

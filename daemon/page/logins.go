@@ -6,41 +6,54 @@ import (
 	"crypto/subtle"
 	"encoding/base32"
 	"encoding/base64"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// How long what opens the page is good for. Times are measured by the monotonic clock: the wall clock of an appliance
-// may be set by years.
-const (
-	codeTTL     = 10 * time.Minute
-	sessionTTL  = 12 * time.Hour
-	sessionIdle = time.Hour // without a request
-)
+// codeTTL is how long a code is good for; Role.lifetime says it of sessions. Times are measured by the monotonic clock:
+// the wall clock of an appliance may be set by years.
+const codeTTL = 10 * time.Minute
 
 // How many there are at once; one more takes the place of the oldest.
 const (
-	maxCodes    = 16
-	maxSessions = 64
+	maxCodes         = 16
+	maxSessions      = 64
+	maxConfirmations = 16 // of one session
 )
 
-// role is what a session may do.
-type role string
-
-const (
-	nobody role = ""       // without a session
-	viewer role = "viewer" // reads all pages, changes nothing
-)
+// code opens a session of a person.
+type code struct {
+	person Person
+	minted time.Time
+}
 
 // session is one browser that is logged in.
 type session struct {
-	role    role
+	person  Person
 	csrf    string // is in each form of its pages
 	began   time.Time
 	used    time.Time
 	streams int           // that are open
 	ended   chan struct{} // closed at its end
+
+	confirmations []confirmation // that were asked for and not given yet, the newest last
+	notice        notice         // that was not shown yet
+}
+
+// confirmation is what a person was asked to confirm. Its token is good for one answer.
+type confirmation struct {
+	token  string
+	action string
+	name   string
+	about  string
+}
+
+// notice says on the next page what became of an action.
+type notice struct {
+	Text  string
+	Level level
 }
 
 type digest [sha256.Size]byte
@@ -51,54 +64,55 @@ type logins struct {
 	now func() time.Time
 
 	mu       sync.Mutex
-	codes    map[digest]time.Time // when minted
+	codes    map[digest]code
 	sessions map[digest]*session
 }
 
 func newLogins(now func() time.Time) *logins {
-	return &logins{now: now, codes: map[digest]time.Time{}, sessions: map[digest]*session{}}
+	return &logins{now: now, codes: map[digest]code{}, sessions: map[digest]*session{}}
 }
 
 var codeEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// mint returns a code of 80 random bits, and when it ends: k3vd-7pqa-m2xe-wz4u.
-func (l *logins) mint() (code string, expires time.Time) {
+// mint returns a code of 80 random bits for a person, and when it ends: k3vd-7pqa-m2xe-wz4u.
+func (l *logins) mint(by Person) (text string, expires time.Time) {
 	var random [10]byte
 	_, _ = rand.Read(random[:]) // never fails, crypto/rand
-	text := strings.ToLower(codeEncoding.EncodeToString(random[:]))
-	code = strings.Join([]string{text[:4], text[4:8], text[8:12], text[12:]}, "-")
+	text = strings.ToLower(codeEncoding.EncodeToString(random[:]))
+	text = strings.Join([]string{text[:4], text[4:8], text[8:12], text[12:]}, "-")
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.prune()
 	if len(l.codes) >= maxCodes {
-		delete(l.codes, oldest(l.codes, func(minted time.Time) time.Time { return minted }))
+		delete(l.codes, oldest(l.codes, func(c code) time.Time { return c.minted }))
 	}
 
 	now := l.now()
-	l.codes[hashCode(code)] = now
-	return code, now.Add(codeTTL)
+	l.codes[hashCode(text)] = code{by, now}
+	return text, now.Add(codeTTL)
 }
 
 // hashCode is the digest of a code however a person types it.
-func hashCode(code string) digest {
-	code = strings.Map(func(r rune) rune {
+func hashCode(text string) digest {
+	text = strings.Map(func(r rune) rune {
 		if r == '-' || r == ' ' || r == '\t' {
 			return -1
 		}
 		return r
-	}, strings.ToLower(code))
-	return sha256.Sum256([]byte(code))
+	}, strings.ToLower(text))
+	return sha256.Sum256([]byte(text))
 }
 
 // open uses a code up, and returns the secret of a new session; false if the code is none, was used or has ended.
-func (l *logins) open(code string) (secret string, ok bool) {
+func (l *logins) open(text string) (secret string, by Person, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.prune()
-	key := hashCode(code)
-	if _, ok := l.codes[key]; !ok {
-		return "", false
+	key := hashCode(text)
+	used, ok := l.codes[key]
+	if !ok {
+		return "", Person{}, false
 	}
 
 	delete(l.codes, key)
@@ -109,26 +123,67 @@ func (l *logins) open(code string) (secret string, ok bool) {
 	secret = newSecret()
 	now := l.now()
 	l.sessions[sha256.Sum256([]byte(secret))] = &session{
-		role:  viewer,
-		csrf:  newSecret(),
-		began: now,
-		used:  now,
-		ended: make(chan struct{}),
+		person: used.person,
+		csrf:   newSecret(),
+		began:  now,
+		used:   now,
+		ended:  make(chan struct{}),
 	}
-	return secret, true
+	return secret, used.person, true
 }
 
-// find returns the session of a secret, nil if it is none or has ended, and counts that as use.
-func (l *logins) find(secret string) *session {
+// find returns the session of a secret, nil if it is none or has ended, and counts that as use. What a page's script
+// asks for is use of a viewer's session alone: a screen on the wall is looked at, and one that can act is left open.
+func (l *logins) find(secret string, byScript bool) *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.prune()
 	s := l.sessions[sha256.Sum256([]byte(secret))]
-	if s != nil {
+	if s != nil && (!byScript || s.person.Role == Viewer) {
 		s.used = l.now()
 	}
 
 	return s
+}
+
+// ask keeps what a session is asked to confirm, and returns the token of the answer.
+func (l *logins) ask(s *session, c confirmation) (token string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.token = newSecret()
+	s.confirmations = append(s.confirmations, c)
+	s.confirmations = s.confirmations[max(0, len(s.confirmations)-maxConfirmations):]
+	return c.token
+}
+
+// answer uses a token up, and returns what was to be confirmed; false if the token is none or was used.
+func (l *logins) answer(s *session, token string) (c confirmation, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(s.confirmations, func(c confirmation) bool { return isSame(c.token, token) })
+	if i < 0 {
+		return confirmation{}, false
+	}
+
+	c = s.confirmations[i]
+	s.confirmations = slices.Delete(s.confirmations, i, i+1)
+	return c, true
+}
+
+// leaveNotice has a notice shown on the next page of a session.
+func (l *logins) leaveNotice(s *session, n notice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.notice = n
+}
+
+// takeNotice is the notice that was left, once.
+func (l *logins) takeNotice(s *session) notice {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := s.notice
+	s.notice = notice{}
+	return n
 }
 
 // close ends the session of a secret.
@@ -159,14 +214,15 @@ func (l *logins) endStream(s *session) {
 // prune removes what has ended. l.mu is held.
 func (l *logins) prune() {
 	now := l.now()
-	for key, minted := range l.codes {
-		if now.Sub(minted) >= codeTTL {
+	for key, c := range l.codes {
+		if now.Sub(c.minted) >= codeTTL {
 			delete(l.codes, key)
 		}
 	}
 
 	for key, s := range l.sessions {
-		if now.Sub(s.began) >= sessionTTL || now.Sub(s.used) >= sessionIdle {
+		good := s.person.Role.lifetime()
+		if now.Sub(s.began) >= good.total || now.Sub(s.used) >= good.idle {
 			l.end(key)
 		}
 	}

@@ -23,6 +23,7 @@ type nodeView struct {
 	Disks    []disk
 	NICs     []nic
 	Boots    []boot
+	Offers   []offer
 }
 
 type checkList struct {
@@ -59,15 +60,15 @@ type step struct {
 	Error    string
 }
 
-// newNodeView puts together what is known of a node, by its name.
-func newNodeView(p *picture, name string) (nodeView, bool) {
+// newNodeView puts together what is known of a node, by its name, and what a role may do to it.
+func newNodeView(p *picture, by Role, name string) (nodeView, bool) {
 	i := slices.IndexFunc(p.nodes, func(n status.Node) bool { return n.Name == name })
 	if i < 0 {
 		return nodeView{}, false
 	}
 
 	n := p.nodes[i]
-	v := nodeView{Card: newCard(p, n), Error: n.Error}
+	v := nodeView{Card: newCard(p, n), Error: n.Error, Offers: newOffers(p, by, onNode, name)}
 	for _, list := range []checkList{
 		{"preflight", "Before it was switched on", n.Preflight},
 		{"checks", "Of the installed system", n.Checks},

@@ -10,23 +10,26 @@ import (
 // clusterView is one cluster.
 type clusterView struct {
 	status.Cluster
-	Level level
+	Level  level
+	Offers []offer
 }
 
 // clustersView is the page of clusters: those that failed first.
 type clustersView struct{ Clusters []clusterView }
 
-func newClustersView(p *picture) clustersView {
+func newClustersView(p *picture, by Role) clustersView {
 	var failed, others []clusterView
 	for _, c := range p.doc.Clusters {
+		v := clusterView{c, busy, newOffers(p, by, onCluster, c.Name)}
 		switch {
 		case c.Error != "":
-			failed = append(failed, clusterView{c, bad})
+			v.Level = bad
+			failed = append(failed, v)
+			continue
 		case c.State == strings.ToLower(v1alpha1.PhaseReady):
-			others = append(others, clusterView{c, good})
-		default:
-			others = append(others, clusterView{c, busy})
+			v.Level = good
 		}
+		others = append(others, v)
 	}
 	return clustersView{append(failed, others...)}
 }
@@ -61,10 +64,11 @@ type applianceView struct {
 	Document status.Document
 	Open     []stageView // that do not hold
 	Ready    []stageView
+	Offers   []offer
 }
 
-func newApplianceView(p *picture) applianceView {
-	v := applianceView{Document: p.doc}
+func newApplianceView(p *picture, by Role) applianceView {
+	v := applianceView{Document: p.doc, Offers: newOffers(p, by, onAppliance, "")}
 	for _, s := range p.doc.Stages {
 		switch s.State {
 		case status.StateReady:

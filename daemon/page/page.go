@@ -1,5 +1,5 @@
 // Package page is the site in a browser: pages that show what the status document and the diagnoses say, behind a
-// log-in by a code of `firstlightd login`. It reads and changes nothing. docs/page.md walks through it.
+// log-in by a code of `firstlightd login`, and what people of a role may do there. docs/page.md walks through it.
 package page
 
 import (
@@ -20,6 +20,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
@@ -50,28 +51,42 @@ type Sources struct {
 
 	// Host is the BareMetalHost of a node, which is not to be changed; nil if there is none.
 	Host func(name string) *metal3api.BareMetalHost
+	// LosableData is the fingerprint of the data that keeps a node from being installed; "": none does.
+	LosableData func(node string) string
+	// ChangedCertificate is the SHA-256 of what a node's BMC shows in place of the pinned certificate; "": nothing.
+	ChangedCertificate func(node string) string
 }
 
 // Server serves the page. Its zero value is not usable; see New.
 type Server struct {
 	sources   Sources
+	deeds     Deeds
+	audit     *audit.Log
 	authority func() (*ca.Authority, error)
 	log       *slog.Logger
 	logins    *logins
 	tries     limit.Senders // wrong codes
+	acts      limit.Senders // actions
 	hub       *hub
 	streams   chan struct{} // a place for each
+	bundles   chan struct{} // a place for the one that is being collected
 	handler   http.Handler
 }
 
-// New returns a server. Nothing is read or listened on before Serve.
-func New(log *slog.Logger, sources Sources, authority func() (*ca.Authority, error)) *Server {
+// New returns a server, which writes what people do into auditLog, a file. Nothing is read or listened on before Serve.
+func New(
+	log *slog.Logger, sources Sources, deeds Deeds, auditLog string, authority func() (*ca.Authority, error),
+) *Server {
 	s := &Server{
 		sources:   sources,
+		deeds:     deeds,
+		audit:     audit.NewLog(auditLog, log),
 		authority: authority,
 		log:       limit.Log(log.With("part", "page")),
 		logins:    newLogins(time.Now),
 		tries:     limit.Senders{Every: 6 * time.Second, Burst: 8},
+		acts:      limit.Senders{Every: 2 * time.Second, Burst: 20},
+		bundles:   make(chan struct{}, 1),
 	}
 	s.streams = make(chan struct{}, maxStreams)
 	s.hub = newHub(s.read)
@@ -143,9 +158,14 @@ func (s *Server) issue(addrs []netip.Addr) (tls.Certificate, error) {
 	return tls.X509KeyPair(pair.Cert, pair.Key)
 }
 
-// Login mints a code for one browser, and says where it can be used. The error is for people: what is missing, and
-// what to do.
-func (s *Server) Login() (status.Login, error) {
+// Login mints a code for the browser of someone who is called USER@HOST, and says where it can be used. The error is for
+// people: what is missing, and what to do.
+func (s *Server) Login(role, user string) (status.Login, error) {
+	by, err := NewPerson(user, Role(role))
+	if err != nil {
+		return status.Login{}, err
+	}
+
 	addrs := s.addresses()
 	if len(addrs) == 0 {
 		return status.Login{}, errors.New("the page has no address: the appliance has none on baremetal; " +
@@ -157,11 +177,16 @@ func (s *Server) Login() (status.Login, error) {
 		return status.Login{}, err
 	}
 
-	code, expires := s.logins.mint()
+	code, expires := s.logins.mint(by)
 	digest := sha256.Sum256(certificate.Certificate[0])
-	login := status.Login{Code: code, Expires: expires, Fingerprint: formatFingerprint(digest[:])}
-	login.URLs = s.URLs()
-	return login, nil
+	return status.Login{
+		URLs:        s.URLs(),
+		Code:        code,
+		Expires:     expires,
+		Fingerprint: formatFingerprint(digest[:]),
+		Role:        role,
+		User:        user,
+	}, nil
 }
 
 // URLs are where the page is served; none while the appliance has no address for it.

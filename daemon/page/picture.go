@@ -27,9 +27,13 @@ type picture struct {
 	unknown map[string]status.UnknownMachine
 	hosts   map[string]*metal3api.BareMetalHost
 	macs    map[string][]string // that the site gives a node
+	noBMC   map[string]bool     // nodes of the site that have none
+
+	losable      map[string]string // fingerprints of data that keeps nodes from being installed
+	certificates map[string]string // fingerprints of what BMCs show in place of a pinned certificate
 
 	mu       sync.Mutex
-	rendered map[string][]byte // main parts, by path
+	rendered map[string][]byte // main parts, by role and path
 }
 
 // read makes a picture of the sources.
@@ -43,7 +47,11 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		unknown:  map[string]status.UnknownMachine{},
 		hosts:    map[string]*metal3api.BareMetalHost{},
 		macs:     map[string][]string{},
+		noBMC:    map[string]bool{},
 		rendered: map[string][]byte{},
+
+		losable:      map[string]string{},
+		certificates: map[string]string{},
 	}
 	for _, n := range p.doc.Nodes {
 		p.named[n.Name] = true
@@ -61,9 +69,16 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		if host := s.sources.Host(n.Name); host != nil {
 			p.hosts[n.Name] = host
 		}
+		if print := s.sources.LosableData(n.Name); print != "" {
+			p.losable[n.Name] = print
+		}
+		if print := s.sources.ChangedCertificate(n.Name); print != "" {
+			p.certificates[n.Name] = print
+		}
 	}
 
 	for _, n := range s.sources.Site().Nodes {
+		p.noBMC[string(n.Name)] = n.BMC == nil
 		for _, mac := range append(n.MACs, n.BootMAC) {
 			p.macs[string(n.Name)] = append(p.macs[string(n.Name)], string(mac))
 		}
@@ -87,7 +102,9 @@ func (p *picture) digest() (string, error) {
 		}
 	}
 
-	b, err := json.Marshal([]any{doc, p.nodes, p.traces, p.unknown, hosts, p.time.Unix() / 60})
+	b, err := json.Marshal([]any{
+		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.time.Unix() / 60,
+	})
 	if err != nil {
 		return "", err
 	}
@@ -97,16 +114,16 @@ func (p *picture) digest() (string, error) {
 }
 
 // render returns the main part of a page, rendered once for each picture.
-func (p *picture) render(path string, make func() ([]byte, error)) ([]byte, error) {
+func (p *picture) render(key string, make func() ([]byte, error)) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if b, ok := p.rendered[path]; ok {
+	if b, ok := p.rendered[key]; ok {
 		return b, nil
 	}
 
 	b, err := make()
 	if err == nil {
-		p.rendered[path] = b
+		p.rendered[key] = b
 	}
 
 	return b, err
@@ -143,4 +160,11 @@ func (h *hub) current() (*picture, error) {
 	}
 
 	return h.last, nil
+}
+
+// forget has the sources read again for whoever asks next.
+func (h *hub) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.when = time.Time{}
 }

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,26 +15,38 @@ const cookie = "__Host-firstlight"
 type route struct {
 	method  string
 	pattern string
-	needs   role // nobody: no session is needed
+	needs   Role    // Nobody: no session is needed
+	action  *action // that it asks to confirm, or does; nil: none
 	serve   func(*Server, http.ResponseWriter, *http.Request, *session)
 }
 
-// routes are all requests that are answered, and who may send them. What changes anything but the session itself needs
-// a role above viewer; there is none yet.
+// routes are all requests that are answered, and the least role of who may send them. A viewer's only deed is to log
+// out.
 func routes() []route {
 	all := []route{
-		{"GET", "/assets/{file}", nobody, (*Server).serveAsset},
-		{"GET", "/login", nobody, (*Server).serveLoginForm},
-		{"POST", "/login", nobody, (*Server).serveLogin},
-		{"POST", "/logout", viewer, (*Server).serveLogout},
-		{"GET", "/events", viewer, (*Server).serveEvents},
+		{"GET", "/assets/{file}", Nobody, nil, (*Server).serveAsset},
+		{"GET", "/login", Nobody, nil, (*Server).serveLoginForm},
+		{"POST", "/login", Nobody, nil, (*Server).serveLogin},
+		{"POST", "/logout", Viewer, nil, (*Server).serveLogout},
+		{"GET", "/events", Viewer, nil, (*Server).serveEvents},
 	}
 	for _, v := range views() {
-		all = append(all, route{"GET", v.pattern, viewer, func(
+		all = append(all, route{"GET", v.pattern, Viewer, nil, func(
 			s *Server, w http.ResponseWriter, r *http.Request, of *session,
 		) {
 			s.serveView(w, r, of, v)
 		}})
+	}
+	for _, a := range actions() {
+		pattern := a.on.pattern + "/" + a.name
+		all = append(all,
+			route{"GET", pattern, a.needs, &a, func(s *Server, w http.ResponseWriter, r *http.Request, of *session) {
+				s.serveConfirmation(w, r, of, a)
+			}},
+			route{"POST", pattern, a.needs, &a, func(s *Server, w http.ResponseWriter, r *http.Request, of *session) {
+				s.serveAction(w, r, of, a)
+			}},
+		)
 	}
 
 	return all
@@ -45,12 +58,22 @@ func (s *Server) newHandler() http.Handler {
 	for _, to := range routes() {
 		mux.HandleFunc(to.method+" "+to.pattern, func(w http.ResponseWriter, r *http.Request) {
 			of := s.sessionOf(r)
-			if to.needs != nobody && (of == nil || of.role != to.needs) {
+			if to.needs != Nobody && of == nil {
 				refuse(w, r)
 				return
 			}
-			if to.needs != nobody && r.Method != http.MethodGet && !isSame(r.PostFormValue(csrfField), of.csrf) {
-				http.Error(w, "The form is not of this session. Load the page again.", http.StatusForbidden)
+			isAct := to.action != nil && r.Method != http.MethodGet
+			if isAct && !s.acts.Allow(r) { // before anything is written down: whoever has a session may not fill the log
+				s.log.Warn("too many actions", "from", r.RemoteAddr, "user", of.person.user())
+				w.Header().Set("Retry-After", "10")
+				http.Error(w, "Too many actions from your address. Wait ten seconds, then try again.", http.StatusTooManyRequests)
+				return
+			}
+			if no := checkRequest(to, of, r); no != nil {
+				if isAct {
+					s.addToAudit(r, of.person, *to.action, no.code, no.text)
+				}
+				http.Error(w, no.text, no.code)
 				return
 			}
 			to.serve(s, w, r, of)
@@ -60,18 +83,39 @@ func (s *Server) newHandler() http.Handler {
 	return addHeaders(refuseOtherSites(http.NewCrossOriginProtection().Handler(boundForms(mux))))
 }
 
+// checkRequest decides whether a session may send a request; of is nil only where none is needed.
+func checkRequest(to route, of *session, r *http.Request) *refusal {
+	switch {
+	case to.needs == Nobody:
+		return nil
+	case r.Method != http.MethodGet && !isSame(r.PostFormValue(csrfField), of.csrf):
+		return &refusal{http.StatusForbidden, "The form is not of this session. Load the page again."}
+	case !of.person.Role.covers(to.needs):
+		return &refusal{http.StatusForbidden, fmt.Sprintf(
+			"You are %s here, and this needs the role %s: log in with firstlightd login --role %[2]s.",
+			of.person.Role, to.needs,
+		)}
+	}
+	return nil
+}
+
 // sessionOf is the session of a request, nil if there is none.
 func (s *Server) sessionOf(r *http.Request) *session {
 	c, err := r.Cookie(cookie)
 	if err != nil {
 		return nil
 	}
-	return s.logins.find(c.Value)
+	return s.logins.find(c.Value, isByScript(r))
+}
+
+// isByScript reports whether the script of a page sends a request, and no person.
+func isByScript(r *http.Request) bool {
+	return r.URL.Query().Has(partParameter) || r.URL.Path == "/events"
 }
 
 // refuse sends a browser without a session to the log-in. A script gets the code alone, and loads its page again.
 func refuse(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet || r.URL.Query().Has(partParameter) || r.URL.Path == "/events" {
+	if r.Method != http.MethodGet || isByScript(r) {
 		http.Error(w, "You are not logged in. Load the page again.", http.StatusUnauthorized)
 		return
 	}

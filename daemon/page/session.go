@@ -7,8 +7,10 @@ import (
 
 // Fields of forms.
 const (
-	codeField = "code"
-	csrfField = "csrf"
+	codeField    = "code"
+	csrfField    = "csrf"
+	confirmField = "confirm"
+	nameField    = "name"
 )
 
 // formCookie holds the token of the log-in form, which has no session yet.
@@ -21,9 +23,10 @@ type loginView struct {
 	Error string
 }
 
-// serveLoginForm shows the form. A link with a code fills it in and uses nothing up: programs open links, too.
+// serveLoginForm shows the form. A link with a code fills it in and uses nothing up: programs open links, too. Whoever
+// is logged in may use a code for another role.
 func (s *Server) serveLoginForm(w http.ResponseWriter, r *http.Request, of *session) {
-	if of != nil {
+	if of != nil && !r.URL.Query().Has(codeField) {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
@@ -36,7 +39,7 @@ func (s *Server) showLogin(w http.ResponseWriter, r *http.Request, code int, pro
 	s.write(w, r, code, "login.html", loginView{Code: r.URL.Query().Get(codeField), CSRF: token, Error: problem})
 }
 
-// serveLogin uses a code up for a session.
+// serveLogin uses a code up for a session, which takes the place of the one that the browser had.
 func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request, _ *session) {
 	form, err := r.Cookie(formCookie)
 	if err != nil || !isSame(form.Value, r.PostFormValue(csrfField)) {
@@ -52,7 +55,7 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request, _ *session) 
 		return
 	}
 
-	secret, ok := s.logins.open(r.PostFormValue(codeField))
+	secret, by, ok := s.logins.open(r.PostFormValue(codeField))
 	if !ok {
 		s.log.Warn("log-in refused", "from", r.RemoteAddr)
 		s.showLogin(
@@ -62,8 +65,13 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request, _ *session) 
 		return
 	}
 
-	s.log.Info("logged in", "from", r.RemoteAddr, "role", string(viewer))
-	setCookie(w, cookie, secret, int(sessionTTL.Seconds()))
+	if before, err := r.Cookie(cookie); err == nil {
+		s.logins.close(before.Value)
+	}
+
+	s.addToAudit(r, by, action{name: "login", on: onAppliance}, http.StatusOK, "")
+	s.log.Info("logged in", "from", r.RemoteAddr, "role", string(by.Role))
+	setCookie(w, cookie, secret, int(by.Role.lifetime().total.Seconds()))
 	setCookie(w, formCookie, "", -1)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

@@ -10,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"firstlight.dev/firstlight/assets/status"
 )
 
 // newVisitor is a browser that is not logged in.
@@ -46,7 +44,7 @@ func send(t *testing.T, s *Server, code string) (answer int, header http.Header,
 
 func TestACodeOpensOneSession(t *testing.T) {
 	s := newServer(t, rack(1))
-	login, err := s.Login()
+	login, err := s.Login("viewer", "ann@laptop")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"https://10.10.110.20/"}, login.URLs)
 	assert.Regexp(t, `^[a-z2-7]{4}(-[a-z2-7]{4}){3}$`, login.Code)
@@ -65,10 +63,48 @@ func TestACodeOpensOneSession(t *testing.T) {
 	assert.NotContains(t, fmt.Sprint(header["Set-Cookie"]), cookie+"=")
 }
 
+func TestACodeIsForSomebodyWithARole(t *testing.T) {
+	s := newServer(t, ready())
+	login, err := s.Login("owner", "ann@laptop")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"owner", "ann@laptop"}, []string{login.Role, login.User})
+	_, header, _ := send(t, s, login.Code)
+	b := browser{t, s, cookieOf(t, header, cookie).Value}
+	assert.Equal(t, "owner ann@laptop", b.open("/").with("role")[0].text())
+	assert.Equal(t, 3600, cookieOf(t, header, cookie).MaxAge)
+
+	for _, c := range []struct{ role, user, says string }{
+		{"root", "ann@laptop", "use viewer, operator or owner"},
+		{"", "ann@laptop", "is unknown"},
+		{"owner", "ann", "is not USER@HOST"},
+		{"owner", "system:masters", "is not USER@HOST"},
+		{"owner", "", "is not USER@HOST"},
+	} {
+		_, err := s.Login(c.role, c.user)
+		assert.ErrorContains(t, err, c.says)
+	}
+}
+
+// TestARoleIsTakenByAnotherCode: whoever is a viewer gets another role by a link, and the session of before ends.
+func TestARoleIsTakenByAnotherCode(t *testing.T) {
+	s := newServer(t, ready())
+	b := logIn(t, s)
+	code, _ := s.logins.mint(ann(Operator))
+	form := b.ask("GET", "/login?code="+code, "")
+	require.Equal(t, http.StatusOK, form.Code, "the link is not ignored")
+	token := cookieOf(t, form.Header(), formCookie).Value
+	w := b.ask("POST", "/login", url.Values{"code": {code}, "csrf": {token}}.Encode(),
+		"Cookie", formCookie+"="+token+"; "+cookie+"="+b.cookie)
+	require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+	now := browser{t, s, cookieOf(t, w.Header(), cookie).Value}
+	assert.Equal(t, "operator ann@laptop", now.open("/").with("role")[0].text())
+	assert.Equal(t, http.StatusSeeOther, b.ask("GET", "/", "").Code, "the viewer's session")
+}
+
 func TestACodeNeedsAnAddress(t *testing.T) {
 	of := ready()
 	of.doc.Addresses = of.doc.Addresses[:1]
-	_, err := newServer(t, of).Login()
+	_, err := newServer(t, of).Login("viewer", "ann@laptop")
 	assert.ErrorContains(t, err, "bmc: {allow: [page]}")
 }
 
@@ -77,34 +113,45 @@ func TestWhatOpensThePageEnds(t *testing.T) {
 	s := newServer(t, rack(1))
 	s.logins.now = func() time.Time { return now }
 
-	code, _ := s.logins.mint()
+	code, _ := s.logins.mint(ann(Viewer))
 	now = now.Add(codeTTL)
 	answer, _, _ := send(t, s, code)
 	assert.Equal(t, http.StatusUnauthorized, answer, "a code that has ended")
 
-	idle := logIn(t, s)
-	now = now.Add(sessionIdle - time.Second)
-	require.Equal(t, http.StatusOK, idle.ask("GET", "/", "").Code)
-	now = now.Add(sessionIdle)
-	w := idle.ask("GET", "/", "")
-	assert.Equal(t, http.StatusSeeOther, w.Code, "a session that nobody used")
-	assert.Equal(t, "/login", w.Header().Get("Location"))
-	assert.Equal(t, http.StatusUnauthorized, idle.ask("GET", "/?part=main", "").Code, "what the script is told")
+	for _, role := range Roles() {
+		good := role.lifetime()
+		idle := logInAs(t, s, role)
+		now = now.Add(good.idle - time.Second)
+		require.Equal(t, http.StatusOK, idle.ask("GET", "/", "").Code)
+		now = now.Add(good.idle)
+		w := idle.ask("GET", "/", "")
+		assert.Equal(t, http.StatusSeeOther, w.Code, "a session that nobody used")
+		assert.Equal(t, "/login", w.Header().Get("Location"))
+		assert.Equal(t, http.StatusUnauthorized, idle.ask("GET", "/?part=main", "").Code, "what the script is told")
 
-	used := logIn(t, s)
-	for end := now.Add(sessionTTL); now.Before(end); now = now.Add(sessionIdle / 2) {
-		require.Equal(t, http.StatusOK, used.ask("GET", "/", "").Code)
+		used := logInAs(t, s, role)
+		for end := now.Add(good.total); now.Before(end); now = now.Add(good.idle / 2) {
+			require.Equal(t, http.StatusOK, used.ask("GET", "/", "").Code)
+		}
+		assert.Equal(t, http.StatusSeeOther, used.ask("GET", "/", "").Code, "a session that was used all the time")
+
+		left := logInAs(t, s, role)
+		for range 3 {
+			now = now.Add(good.idle / 2)
+			left.ask("GET", "/?part=main", "")
+		}
+		isOpen := left.ask("GET", "/", "").Code == http.StatusOK
+		assert.Equal(t, role == Viewer, isOpen, "%s: a page that was left open", role)
 	}
-	assert.Equal(t, http.StatusSeeOther, used.ask("GET", "/", "").Code, "a session that was used all the time")
 }
 
 func TestCodesAndSessionsAreBounded(t *testing.T) {
 	s := newServer(t, rack(1))
-	first, _ := s.logins.mint()
+	first, _ := s.logins.mint(ann(Viewer))
 	for range maxCodes {
-		s.logins.mint()
+		s.logins.mint(ann(Viewer))
 	}
-	_, ok := s.logins.open(first)
+	_, _, ok := s.logins.open(first)
 	assert.False(t, ok, "the oldest code")
 	sessions := []browser{}
 	for range maxSessions + 1 {
@@ -117,11 +164,11 @@ func TestCodesAndSessionsAreBounded(t *testing.T) {
 
 func TestNothingIsShownWithoutASession(t *testing.T) {
 	s := newServer(t, rack(10))
-	code, _ := s.logins.mint()
+	code, _ := s.logins.mint(ann(Viewer))
 	for _, forged := range []string{"", code, newSecret(), "..", strings.Repeat("x", 4096)} {
 		b := browser{t, s, forged}
 		for _, to := range routes() {
-			if to.needs == nobody {
+			if to.needs == Nobody {
 				continue
 			}
 			path := strings.NewReplacer("{$}", "", "{name}", "node-001").Replace(to.pattern)
@@ -137,7 +184,7 @@ func TestNothingIsShownWithoutASession(t *testing.T) {
 
 func TestTriesAreFew(t *testing.T) {
 	s := newServer(t, rack(1))
-	right, _ := s.logins.mint()
+	right, _ := s.logins.mint(ann(Viewer))
 	refused := 0
 	for range 20 {
 		if code, header, _ := send(t, s, "aaaa-aaaa-aaaa-aaaa"); code == http.StatusTooManyRequests {
@@ -163,7 +210,7 @@ func TestFormsAreOfTheSession(t *testing.T) {
 		assert.Equal(t, http.StatusForbidden, b.ask("POST", "/logout", form).Code, name)
 	}
 	assert.Equal(t, http.StatusForbidden, b.ask("POST", "/logout?csrf="+csrf(b), "a=b").Code, "in the address")
-	code, _ := s.logins.mint()
+	code, _ := s.logins.mint(ann(Viewer))
 	assert.Equal(t, http.StatusForbidden, newVisitor(t, s).ask("POST", "/login", "code="+code).Code, "without the form's cookie")
 
 	require.Equal(t, http.StatusSeeOther, b.ask("POST", "/logout", "csrf="+csrf(b)).Code)
@@ -225,16 +272,20 @@ func TestEveryAnswerHasItsHeaders(t *testing.T) {
 	}
 }
 
-// TestAViewerChangesNothing sends what would act, and every method to every page: a viewer's only deed is to log out.
-func TestAViewerChangesNothing(t *testing.T) {
+// TestNoOtherRequestChangesAnything sends every method to every page: what acts is an action of the list, or the
+// session's own end.
+func TestNoOtherRequestChangesAnything(t *testing.T) {
 	for _, to := range routes() {
-		if to.method != "GET" {
-			assert.Contains(t, []string{"/login", "/logout"}, to.pattern, "what acts needs a role above viewer")
+		if to.method != "GET" && to.action == nil {
+			assert.Contains(t, []string{"/login", "/logout"}, to.pattern, "what acts is an action")
+		}
+		if to.action != nil {
+			assert.NotEqual(t, Viewer, to.needs, "what acts needs a role above viewer")
+			assert.Equal(t, to.action.needs, to.needs)
 		}
 	}
-	of := rack(10)
-	s := newServer(t, of)
-	b := logIn(t, s)
+	s := newServer(t, rack(10))
+	b := logInAs(t, s, Owner)
 	csrf := b.open("/").all("input")[0].attr("value")
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"} {
 		for _, path := range []string{
@@ -247,5 +298,4 @@ func TestAViewerChangesNothing(t *testing.T) {
 		w := b.ask("GET", path, "")
 		assert.Contains(t, []int{http.StatusNotFound, http.StatusTemporaryRedirect, http.StatusMovedPermanently}, w.Code, path)
 	}
-	assert.Equal(t, status.StateReady, of.doc.State)
 }

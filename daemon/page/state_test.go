@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -26,6 +27,9 @@ type state struct {
 	details []status.UnknownMachine
 	hosts   map[string]*metal3api.BareMetalHost
 	site    *site.Site
+
+	losable      map[string]string
+	certificates map[string]string
 }
 
 func (s *state) sources() Sources {
@@ -37,14 +41,20 @@ func (s *state) sources() Sources {
 		Site:     func() *site.Site { return s.site },
 		Networks: func() []status.Address { return s.doc.Addresses },
 		Host:     func(name string) *metal3api.BareMetalHost { return s.hosts[name] },
+
+		LosableData:        func(name string) string { return s.losable[name] },
+		ChangedCertificate: func(name string) string { return s.certificates[name] },
 	}
 }
 
-// newServer is a server of a state, with an authority of its own.
-func newServer(t testing.TB, of *state) *Server {
+// newServer is a server of a state that can do nothing, with an authority of its own.
+func newServer(t testing.TB, of *state) *Server { return newServerWith(t, of, Deeds{}) }
+
+func newServerWith(t testing.TB, of *state, deeds Deeds) *Server {
 	authority, err := ca.Open(t.TempDir(), time.Now)
 	require.NoError(t, err)
-	return New(slog.New(slog.DiscardHandler), of.sources(), func() (*ca.Authority, error) { return authority, nil })
+	log := filepath.Join(t.TempDir(), "page.log")
+	return New(slog.New(slog.DiscardHandler), of.sources(), deeds, log, func() (*ca.Authority, error) { return authority, nil })
 }
 
 // ready is an appliance that came up and whose site names no node.

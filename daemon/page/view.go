@@ -16,30 +16,30 @@ type view struct {
 	path     string // of title
 	template string
 
-	// data is what the template shows, and the page's title; false if there is no such page.
-	data func(p *picture, r *http.Request) (data any, title string, ok bool)
+	// data is what the template shows to a role, and the page's title; false if there is no such page.
+	data func(p *picture, by Role, r *http.Request) (data any, title string, ok bool)
 }
 
 // views are all pages, in the order of the navigation.
 func views() []view {
 	return []view{
-		{"/{$}", "Rack", "/", "rack.html", func(p *picture, _ *http.Request) (any, string, bool) {
+		{"/{$}", "Rack", "/", "rack.html", func(p *picture, _ Role, _ *http.Request) (any, string, bool) {
 			return newRackView(p), "Rack", true
 		}},
-		{"/nodes/{name}", "", "", "node.html", func(p *picture, r *http.Request) (any, string, bool) {
-			v, ok := newNodeView(p, r.PathValue("name"))
+		{"/nodes/{name}", "", "", "node.html", func(p *picture, by Role, r *http.Request) (any, string, bool) {
+			v, ok := newNodeView(p, by, r.PathValue("name"))
 			return v, r.PathValue("name"), ok
 		}},
-		{"/clusters", "Clusters", "/clusters", "clusters.html", func(p *picture, _ *http.Request) (any, string, bool) {
-			return newClustersView(p), "Clusters", true
+		{"/clusters", "Clusters", "/clusters", "clusters.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
+			return newClustersView(p, by), "Clusters", true
 		}},
-		{"/uploads", "Uploads", "/uploads", "uploads.html", func(p *picture, _ *http.Request) (any, string, bool) {
+		{"/uploads", "Uploads", "/uploads", "uploads.html", func(p *picture, _ Role, _ *http.Request) (any, string, bool) {
 			return newUploadsView(p), "Uploads", true
 		}},
-		{"/appliance", "Appliance", "/appliance", "appliance.html", func(p *picture, _ *http.Request) (any, string, bool) {
-			return newApplianceView(p), "Appliance", true
+		{"/appliance", "Appliance", "/appliance", "appliance.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
+			return newApplianceView(p, by), "Appliance", true
 		}},
-		{"/", "", "", "missing.html", func(p *picture, _ *http.Request) (any, string, bool) {
+		{"/", "", "", "missing.html", func(*picture, Role, *http.Request) (any, string, bool) {
 			return nil, "Nothing is here", false
 		}},
 	}
@@ -59,9 +59,12 @@ type frameView struct {
 	Title string
 	Head  string // headline
 	CSRF  string
-	Role  string
+	By    Person
 	Links []navLink
 	Main  safeHTML
+
+	Notice  notice // what became of the last action
+	IsStill bool   // it does not follow the appliance
 }
 
 type navLink struct {
@@ -78,7 +81,8 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, of *session, 
 	}
 
 	code := http.StatusOK
-	data, title, ok := v.data(p, r)
+	by := of.person.Role
+	data, title, ok := v.data(p, by, r)
 	name := v.template
 	if !ok {
 		code, name = http.StatusNotFound, "missing.html"
@@ -88,7 +92,7 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, of *session, 
 	render := func() ([]byte, error) { return execute(name, shown) }
 	var main []byte
 	if ok {
-		main, err = p.render(r.URL.Path, render)
+		main, err = p.render(string(by)+" "+r.URL.Path, render)
 	} else {
 		main, err = render() // under no path: others make them up without end
 	}
@@ -102,20 +106,28 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, of *session, 
 		return
 	}
 
+	frame := newFrame(p, of, r.URL.Path, title, main)
+	frame.Notice = s.logins.takeNotice(of)
+	s.write(w, r, code, "frame.html", frame)
+}
+
+// newFrame is what is around the main part of a page.
+func newFrame(p *picture, of *session, path, title string, main []byte) frameView {
 	frame := frameView{
 		Name:  p.doc.Name,
 		Title: title,
-		Head:  shown.Headline.Text,
+		Head:  newHeadline(p.doc).Text,
 		CSRF:  of.csrf,
-		Role:  string(of.role),
+		By:    of.person,
 		Main:  safeHTML(main),
 	}
 	for _, to := range views() {
 		if to.title != "" {
-			frame.Links = append(frame.Links, navLink{to.path, to.title, to.path == r.URL.Path})
+			frame.Links = append(frame.Links, navLink{to.path, to.title, to.path == path})
 		}
 	}
-	s.write(w, r, code, "frame.html", frame)
+
+	return frame
 }
 
 // write answers with a template.

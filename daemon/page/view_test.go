@@ -24,12 +24,18 @@ type browser struct {
 	cookie string
 }
 
-func logIn(t testing.TB, s *Server) browser {
-	code, _ := s.logins.mint()
-	secret, ok := s.logins.open(code)
+func logIn(t testing.TB, s *Server) browser { return logInAs(t, s, Viewer) }
+
+func logInAs(t testing.TB, s *Server, role Role) browser {
+	code, _ := s.logins.mint(ann(role))
+	secret, by, ok := s.logins.open(code)
 	require.True(t, ok)
+	require.Equal(t, ann(role), by)
 	return browser{t, s, secret}
 }
+
+// ann is a person with a role.
+func ann(role Role) Person { return Person{"ann@laptop", role} }
 
 // ask sends a request with the session's cookie, and with more headers as name and value in turn.
 func (b browser) ask(method, path, form string, headers ...string) *httptest.ResponseRecorder {

@@ -44,8 +44,8 @@ type Server struct {
 	// Rotate begins to replace a secret, and says what happens from then on; the error is for people. nodes are those
 	// whose BMCs are meant, all if there are none.
 	Rotate func(secret string, nodes []string) (string, error)
-	// Login mints a code that lets one browser see the page; the error is for people.
-	Login func() (status.Login, error)
+	// Login mints a code by which one browser is somebody, USER@HOST, with a role on the page; the error is for people.
+	Login func(role, user string) (status.Login, error)
 	Log   *slog.Logger
 
 	Why     func() []status.Node     // every node, and machines that nobody named; must not block
@@ -137,13 +137,14 @@ func (s *Server) handler() http.Handler {
 		}
 		writeJSON(w, text)
 	})
-	mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, _ *http.Request) {
-		login, err := s.Login()
+	mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, r *http.Request) {
+		role, user := r.URL.Query().Get("role"), r.URL.Query().Get("user")
+		login, err := s.Login(role, user)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
 		}
-		s.Log.Info("code for the page asked", "expires", login.Expires)
+		s.Log.Info("code for the page asked", "role", role, "user", user, "expires", login.Expires)
 		writeJSON(w, login)
 	})
 	return mux
@@ -276,9 +277,10 @@ func (c Client) Rotate(ctx context.Context, secret string, nodes ...string) (tex
 	return text, nil
 }
 
-// Login has the daemon mint a code for the page.
-func (c Client) Login(ctx context.Context) (status.Login, error) {
-	body, err := c.do(ctx, http.MethodPost, "/v1/login")
+// Login has the daemon mint a code for the page, for somebody with a role.
+func (c Client) Login(ctx context.Context, role, user string) (status.Login, error) {
+	asked := url.Values{"role": {role}, "user": {user}}
+	body, err := c.do(ctx, http.MethodPost, "/v1/login?"+asked.Encode())
 	if err != nil {
 		return status.Login{}, err
 	}

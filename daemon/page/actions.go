@@ -1,0 +1,215 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"k8s.io/client-go/rest"
+
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+)
+
+// Deeds are what actions do. The command line does the same by the same functions.
+type Deeds struct {
+	API        func() (*rest.Config, error) // of an administrator, who asks on behalf of people
+	Approve    func(nodes []string) (approved []string, err error)
+	Adopt      func(nodes []string) (adopted []string, err error)
+	TrustBMC   func(node, fingerprint string) (before, now string, err error)
+	Reload     func() error
+	Kubeconfig func(cluster string) ([]byte, error)
+	Bundle     func(ctx context.Context, w io.Writer) error
+}
+
+// subject is what actions are done to.
+type subject struct {
+	resource string // as RBAC names it
+	pattern  string // of addresses
+	shown    string // where its result is shown; %s is its name
+}
+
+var (
+	onNode      = subject{"nodes", "/nodes/{name}", "/nodes/%s"}
+	onCluster   = subject{"clusters", "/clusters/{name}", "/clusters"}
+	onAppliance = subject{"appliance", "/appliance", "/appliance"}
+)
+
+func subjects() []subject { return []subject{onNode, onCluster, onAppliance} }
+
+// action is something that people do by the page.
+type action struct {
+	name    string // in its address, and the verb of RBAC
+	on      subject
+	needs   Role
+	title   string // of its link and button
+	effect  string // what becomes of it, for whoever confirms it
+	isFinal bool   // it cannot be undone: the name of what it is done to is typed
+
+	// offered reports whether it makes sense now, and what more it is about, such as a fingerprint: that and nothing
+	// else is confirmed.
+	offered func(p *picture, name string) (about string, ok bool)
+	do      func(ctx context.Context, s *Server, o order) (result, error)
+}
+
+// order is what a person has confirmed.
+type order struct {
+	by    Person
+	name  string // of what it is done to; "" for the appliance
+	about string
+}
+
+// result is what became of an action.
+type result struct {
+	text string // one sentence
+
+	// A file that the browser saves, instead of a text.
+	file  string
+	write func(w io.Writer) error
+}
+
+// actions are all that people can do by the page. An operator does what can be undone. What loses data, or tells a
+// secret to someone, needs an owner.
+func actions() []action {
+	return []action{
+		{
+			name: "approve", on: onNode, needs: Operator, title: "Make it a node",
+			effect:  "This machine becomes a node of the site: it is checked, inspected, installed and verified.",
+			offered: awaitsApproval,
+			do: func(_ context.Context, s *Server, o order) (result, error) {
+				_, err := s.deeds.Approve([]string{o.about})
+				return result{text: o.about + " is a node now."}, err
+			},
+		},
+		{
+			name: "adopt", on: onNode, needs: Operator, title: "Take it into service as it is",
+			effect:  "It counts as installed. Neither its BMC nor its disks are written to.",
+			offered: mayBeInService,
+			do: func(_ context.Context, s *Server, o order) (result, error) {
+				_, err := s.deeds.Adopt([]string{o.name})
+				return result{text: o.name + " is in service as it is."}, err
+			},
+		},
+		{
+			name: "power-on", on: onNode, needs: Operator, title: "Switch on",
+			effect:  "Its BMC switches it on.",
+			offered: isOff,
+			do:      hostRequest("is switched on.", func(order) metal3.Patch { return metal3.PowerPatch(true) }),
+		},
+		{
+			name: "power-off", on: onNode, needs: Operator, title: "Switch off",
+			effect: "Its system is asked to shut down, then its BMC switches it off. " +
+				"What runs on it ends, and it stays off until someone switches it on.",
+			offered: isOn,
+			do:      hostRequest("is switched off.", func(order) metal3.Patch { return metal3.PowerPatch(false) }),
+		},
+		{
+			name: "reboot", on: onNode, needs: Operator, title: "Restart",
+			effect:  "Its system is asked to shut down, then its BMC switches it off and on again. What runs on it ends.",
+			offered: isOn,
+			do:      hostRequest("is restarted.", func(order) metal3.Patch { return metal3.RebootPatch() }),
+		},
+		{
+			name: "inspect", on: onNode, needs: Operator, title: "Inspect again",
+			effect:  "It boots the ramdisk, which examines its hardware and disks again. Nothing is written to its disks.",
+			offered: canInspect,
+			do:      hostRequest("is inspected again.", func(order) metal3.Patch { return metal3.InspectPatch() }),
+		},
+		{
+			name: "resume", on: onNode, needs: Operator, title: "Resume",
+			effect:  "Somebody paused it. Metal3 continues with it as its BareMetalHost says.",
+			offered: isPaused,
+			do:      hostRequest("is resumed.", func(order) metal3.Patch { return metal3.ResumePatch() }),
+		},
+		{
+			name: "overwrite", on: onNode, needs: Owner, title: "Install over its data",
+			effect: "Its image is written over what is on its disk. All data with this fingerprint is lost, and " +
+				"nothing brings it back. Data that inspection has not seen stays protected.",
+			isFinal: true,
+			offered: hasData,
+			do:      hostRequest("is installed over its data.", func(o order) metal3.Patch { return metal3.ConsentPatch(o.about) }),
+		},
+		{
+			name: "trust", on: onNode, needs: Owner, title: "Trust its BMC's new certificate",
+			effect: "Whoever has this certificate gets the BMC's password from now on. Compare the fingerprint with " +
+				"what the BMC's own web page or console shows.",
+			isFinal: true,
+			offered: hasNewCertificate,
+			do: func(_ context.Context, s *Server, o order) (result, error) {
+				_, now, err := s.deeds.TrustBMC(o.name, o.about)
+				return result{text: "The BMC of " + o.name + " is trusted with sha256 " + now + "."}, err
+			},
+		},
+		{
+			name: "kubeconfig", on: onCluster, needs: Owner, title: "Download the kubeconfig",
+			effect:  "Whoever has this file is administrator of the cluster. Keep it like a key.",
+			offered: isInstalled,
+			do: func(_ context.Context, s *Server, o order) (result, error) {
+				text, err := s.deeds.Kubeconfig(o.name)
+				return result{file: o.name + ".kubeconfig", write: func(w io.Writer) error {
+					_, err := w.Write(text)
+					return err
+				}}, err
+			},
+		},
+		{
+			name: "reload", on: onAppliance, needs: Operator, title: "Reload the site",
+			effect:  "site.yaml is read again, and every stage is checked again. Nodes follow what has changed in it.",
+			offered: always,
+			do: func(_ context.Context, s *Server, _ order) (result, error) {
+				return result{text: "The site was read again."}, s.deeds.Reload()
+			},
+		},
+		{
+			name: "bundle", on: onAppliance, needs: Operator, title: "Download the support bundle",
+			effect:  "Logs and states of the appliance and its nodes are collected in one archive, without secrets.",
+			offered: always,
+			do: func(ctx context.Context, s *Server, _ order) (result, error) {
+				return s.newBundle(ctx)
+			},
+		},
+	}
+}
+
+// hostRequest is a deed that patches the BareMetalHost of a node as the person who confirmed it.
+func hostRequest(done string, patch func(order) metal3.Patch) func(context.Context, *Server, order) (result, error) {
+	return func(ctx context.Context, s *Server, o order) (result, error) {
+		api, err := s.deeds.API()
+		if err != nil {
+			return result{}, fmt.Errorf("%w: %w", errNoAPI, err)
+		}
+		return result{text: o.name + " " + done}, patchHost(ctx, api, o.by, o.name, patch(o))
+	}
+}
+
+// newBundle is the support bundle, if no other one is being collected.
+func (s *Server) newBundle(ctx context.Context) (result, error) {
+	select {
+	case s.bundles <- struct{}{}:
+	default:
+		return result{}, errors.New("another support bundle is being collected; try again when it is complete")
+	}
+
+	name := "firstlight-" + s.logins.now().UTC().Format("20060102T150405Z") + ".tar.gz"
+	return result{file: name, write: func(w io.Writer) error {
+		defer func() { <-s.bundles }()
+		return s.deeds.Bundle(ctx, w)
+	}}, nil
+}
+
+// path is where an action is confirmed and done.
+func (a action) path(name string) string {
+	return strings.ReplaceAll(a.on.pattern, "{name}", url.PathEscape(name)) + "/" + a.name
+}
+
+// back is the page that shows what became of an action.
+func (a action) back(name string) string {
+	return strings.ReplaceAll(a.on.shown, "%s", url.PathEscape(name))
+}
+
+// describe names an action with what it is done to: "Switch off: node-1".
+func (a action) describe(name string) string {
+	return strings.TrimSuffix(a.title+": "+name, ": ")
+}

@@ -1,0 +1,182 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// acting is a rack in which each action makes sense somewhere; places says where, by the action's name.
+func acting() (of *state, places map[string]string) {
+	of = rack(10)
+	inService := func(name string, online bool) {
+		h := of.hosts[name]
+		h.Status.Provisioning.State, h.Spec.Online, h.Status.PoweredOn = metal3api.StateProvisioned, online, online
+		h.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/one.raw"}
+	}
+	inService("node-004", true)
+	inService("node-005", false)
+	of.hosts["node-001"].Status.Provisioning.State = metal3api.StateAvailable
+	of.hosts["node-002"].Annotations = map[string]string{metal3api.PausedAnnotation: ""}
+	of.doc.Nodes[0].Rule = "running"
+	of.losable = map[string]string{"node-001": "data-00000000000a"}
+	of.certificates = map[string]string{"node-006": strings.Repeat("ab", 32)}
+	of.details[0].Awaits, of.details[0].Node = true, "node-abc"
+
+	return of, map[string]string{
+		"approve":    "52:54:00:99:00:01",
+		"adopt":      "node-000",
+		"power-on":   "node-005",
+		"power-off":  "node-004",
+		"reboot":     "node-004",
+		"inspect":    "node-001",
+		"resume":     "node-002",
+		"overwrite":  "node-001",
+		"trust":      "node-006",
+		"kubeconfig": "edge",
+	}
+}
+
+// apiServer answers as the API server does that has the objects of Rights, for what the page asks it.
+type apiServer struct {
+	*httptest.Server
+	mu       sync.Mutex
+	done     []string // what was done, here and by the deeds of the daemon
+	forbids  bool     // somebody took all bindings away
+	reviewed []string // who asked for its rights
+}
+
+func newAPIServer(t testing.TB) *apiServer {
+	s := &apiServer{}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *apiServer) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done = append(s.done, fmt.Sprintf(format, args...))
+}
+
+func (s *apiServer) takeDone() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done := s.done
+	s.done = nil
+	return done
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	user, group := r.Header.Get("Impersonate-User"), r.Header.Get("Impersonate-Group")
+	body, _ := io.ReadAll(r.Body)
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
+		var review authorizationv1.SelfSubjectAccessReview
+		if err := json.Unmarshal(body, &review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		s.mu.Lock()
+		s.reviewed = append(s.reviewed, user+" "+group)
+		s.mu.Unlock()
+		a := review.Spec.ResourceAttributes
+		review.Status.Allowed = s.allows(group, a.Group, a.Resource, a.Verb)
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(review)
+	case r.Method == http.MethodPatch:
+		if !s.allows(group, "metal3.io", "baremetalhosts", "patch") {
+			w.WriteHeader(http.StatusForbidden)
+			_ = json.NewEncoder(w).Encode(metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+				Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: "no",
+			})
+			return
+		}
+		s.note("%s: %s %s", user, path.Base(r.URL.Path), body)
+		_, _ = io.WriteString(w, `{"apiVersion":"metal3.io/v1alpha1","kind":"BareMetalHost","metadata":{"name":"x"}}`)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// allows decides by the rules of the roles that Rights binds to a group.
+func (s *apiServer) allows(group, apiGroup, resource, verb string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.forbids {
+		return false
+	}
+	rules := map[string][]rbacv1.PolicyRule{}
+	var bound []string
+	for _, o := range Rights() {
+		switch o := o.(type) {
+		case *rbacv1.ClusterRole:
+			rules["ClusterRole/"+o.Name] = o.Rules
+		case *rbacv1.Role:
+			rules["Role/"+o.Name] = o.Rules
+		case *rbacv1.ClusterRoleBinding:
+			if o.Subjects[0].Name == group {
+				bound = append(bound, o.RoleRef.Kind+"/"+o.RoleRef.Name)
+			}
+		case *rbacv1.RoleBinding:
+			if o.Subjects[0].Name == group {
+				bound = append(bound, o.RoleRef.Kind+"/"+o.RoleRef.Name)
+			}
+		}
+	}
+	return slices.ContainsFunc(bound, func(role string) bool {
+		return slices.ContainsFunc(rules[role], func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.APIGroups, apiGroup) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb)
+		})
+	})
+}
+
+// deeds are those of a daemon that notes what it is asked to do.
+func (s *apiServer) deeds() Deeds {
+	return Deeds{
+		API: func() (*rest.Config, error) {
+			return &rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, nil
+		},
+		Approve: func(nodes []string) ([]string, error) {
+			s.note("approve %s", nodes)
+			return nodes, nil
+		},
+		Adopt: func(nodes []string) ([]string, error) {
+			s.note("adopt %s", nodes)
+			return nodes, nil
+		},
+		TrustBMC: func(node, fingerprint string) (string, string, error) {
+			s.note("trust %s %s", node, fingerprint)
+			return "", fingerprint, nil
+		},
+		Reload: func() error {
+			s.note("reload")
+			return nil
+		},
+		Kubeconfig: func(cluster string) ([]byte, error) {
+			s.note("kubeconfig %s", cluster)
+			return []byte("kubeconfig of " + cluster), nil
+		},
+		Bundle: func(_ context.Context, w io.Writer) error {
+			s.note("bundle")
+			_, err := io.WriteString(w, "archive")
+			return err
+		},
+	}
+}

@@ -1,0 +1,89 @@
+package page
+
+import (
+	"slices"
+	"strings"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+)
+
+// offer is an action that a person may do now.
+type offer struct{ Path, Title string }
+
+// newOffers are the actions that a role may do now to what has a name.
+func newOffers(p *picture, by Role, on subject, name string) (all []offer) {
+	for _, a := range actions() {
+		if a.on != on || !by.covers(a.needs) {
+			continue
+		}
+		if _, ok := a.offered(p, name); ok {
+			all = append(all, offer{a.path(name), a.title})
+		}
+	}
+	return all
+}
+
+func always(*picture, string) (about string, ok bool) { return "", true }
+
+// awaitsApproval is about the name that a machine gets as a node.
+func awaitsApproval(p *picture, name string) (about string, ok bool) {
+	u := p.unknown[name]
+	return u.Node, u.Awaits
+}
+
+// mayBeInService is a node that is held because it runs, or because a disk says that it was installed.
+func mayBeInService(p *picture, name string) (about string, ok bool) {
+	return "", slices.ContainsFunc(p.nodes, func(n status.Node) bool {
+		return n.Name == name && (n.Rule == "running" || n.Rule == "installed-before")
+	})
+}
+
+// hasData is about the fingerprint of the data that keeps a node from being installed.
+func hasData(p *picture, name string) (about string, ok bool) {
+	return p.losable[name], p.losable[name] != "" && p.hosts[name] != nil
+}
+
+// hasNewCertificate is about the fingerprint of the certificate that a BMC shows in place of the pinned one.
+func hasNewCertificate(p *picture, name string) (about string, ok bool) {
+	return p.certificates[name], p.certificates[name] != ""
+}
+
+func isOff(p *picture, name string) (about string, ok bool) {
+	h := switchable(p, name)
+	return "", h != nil && !h.Spec.Online
+}
+
+func isOn(p *picture, name string) (about string, ok bool) {
+	h := switchable(p, name)
+	return "", h != nil && h.Spec.Online && h.Status.PoweredOn
+}
+
+// switchable is the host of a node that people may switch on and off: one in service. While a host is inspected or
+// installed, Ironic does that.
+func switchable(p *picture, name string) *metal3api.BareMetalHost {
+	h := p.hosts[name]
+	if h == nil || !metal3.InService(h) || p.noBMC[name] {
+		return nil
+	}
+	return h
+}
+
+func canInspect(p *picture, name string) (about string, ok bool) {
+	h := p.hosts[name]
+	return "", h != nil && metal3.CanInspect(h)
+}
+
+func isPaused(p *picture, name string) (about string, ok bool) {
+	h := p.hosts[name]
+	return "", h != nil && metal3.IsPausedByOwner(h)
+}
+
+func isInstalled(p *picture, name string) (about string, ok bool) {
+	return "", slices.ContainsFunc(p.doc.Clusters, func(c status.Cluster) bool {
+		return c.Name == name && c.State == strings.ToLower(v1alpha1.PhaseReady)
+	})
+}

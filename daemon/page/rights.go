@@ -1,0 +1,175 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+)
+
+// rightsGroup is the API group by which RBAC names actions: their names are verbs, and what they are done to are
+// resources. The API has no objects of it.
+const rightsGroup = "page.firstlight.dev"
+
+// apiTimeout is how long the API server may take to answer. A person waits for it.
+const apiTimeout = 20 * time.Second
+
+// fieldManager of the objects of Rights.
+const fieldManager = "firstlight-page"
+
+// Stage is the fact that the API server knows what people may do.
+func Stage(api func() (client.Client, error)) bringup.Stage {
+	return apply.Stage{
+		Name:    "roles-bound",
+		Fact:    "the API server knows what viewers, operators and owners of the page may do",
+		Why:     "After the site's nodes were handed over: none of them waits for it, and pages are shown before.",
+		Owner:   fieldManager,
+		API:     api,
+		Doing:   "applying the roles of the page",
+		Objects: func() ([]client.Object, error) { return Rights(), nil },
+	}.Bringup()
+}
+
+// Rights are the objects by which the API server decides what people of each role may do. A viewer's group has none.
+func Rights() []client.Object {
+	var all []client.Object
+	for _, r := range Roles()[1:] {
+		all = append(all, newClusterRole(r), newClusterRoleBinding(r), newHostRole(r), newHostRoleBinding(r))
+	}
+	all = append(all, metal3.GroupPolicy("hosts-operators.firstlight.dev", Operator.group())...)
+	return append(all, metal3.GroupPolicy("hosts-owners.firstlight.dev", Owner.group(), label.Overwrite)...)
+}
+
+// newClusterRole gives the verbs of a role's actions.
+func newClusterRole(r Role) *rbacv1.ClusterRole {
+	var rules []rbacv1.PolicyRule
+	for _, on := range subjects() {
+		rule := rbacv1.PolicyRule{APIGroups: []string{rightsGroup}, Resources: []string{on.resource}}
+		for _, a := range actions() {
+			if a.on == on && r.covers(a.needs) {
+				rule.Verbs = append(rule.Verbs, a.name)
+			}
+		}
+		if len(rule.Verbs) > 0 {
+			rules = append(rules, rule)
+		}
+	}
+
+	return &rbacv1.ClusterRole{
+		TypeMeta:   rbacKind("ClusterRole"),
+		ObjectMeta: metav1.ObjectMeta{Name: r.group()},
+		Rules:      rules,
+	}
+}
+
+// newHostRole lets a role change BareMetalHosts, which its policy narrows (metal3.GroupPolicy).
+func newHostRole(r Role) *rbacv1.Role {
+	return &rbacv1.Role{
+		TypeMeta:   rbacKind("Role"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: metal3.Namespace, Name: r.group()},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{metal3api.GroupVersion.Group},
+			Resources: []string{"baremetalhosts"},
+			Verbs:     []string{"patch"},
+		}},
+	}
+}
+
+func newClusterRoleBinding(r Role) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		TypeMeta:   rbacKind("ClusterRoleBinding"),
+		ObjectMeta: metav1.ObjectMeta{Name: r.group()},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: r.group()},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: r.group()}},
+	}
+}
+
+func newHostRoleBinding(r Role) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   rbacKind("RoleBinding"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: metal3.Namespace, Name: r.group()},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: r.group()},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: r.group()}},
+	}
+}
+
+func rbacKind(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+// checkRight asks the API server, as a person, whether it may do something to what has a name.
+func checkRight(ctx context.Context, api *rest.Config, by Person, a action, name string) error {
+	c, err := authorizationclient.NewForConfig(by.impersonate(api))
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+
+	review, err := c.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group:    rightsGroup,
+			Resource: a.on.resource,
+			Verb:     a.name,
+			Name:     name,
+		}},
+	}, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		return describeAPIError(err)
+	case !review.Status.Allowed:
+		return errForbidden
+	}
+	return nil
+}
+
+// patchHost changes the BareMetalHost of a node as a person.
+func patchHost(ctx context.Context, api *rest.Config, by Person, node string, p metal3.Patch) error {
+	c, err := dynamic.NewForConfig(by.impersonate(api))
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+
+	text, err := p.JSON()
+	if err != nil {
+		return err
+	}
+
+	hosts := c.Resource(metal3api.GroupVersion.WithResource("baremetalhosts")).Namespace(metal3.Namespace)
+	if _, err := hosts.Patch(ctx, node, types.MergePatchType, text, metav1.PatchOptions{}); err != nil {
+		return describeAPIError(err)
+	}
+	return nil
+}
+
+var (
+	errForbidden = errors.New("the appliance's API server does not allow that to your role")
+	errNoAPI     = errors.New("the appliance's API server does not answer, so nobody's rights are known; " +
+		"firstlightd status on the appliance says why")
+)
+
+// describeAPIError tells a refusal of the API server from its silence.
+func describeAPIError(err error) error {
+	var answered apierrors.APIStatus
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: %w", errForbidden, err)
+	case errors.As(err, &answered):
+		return fmt.Errorf("the appliance's API server refuses: %w", err)
+	}
+	return fmt.Errorf("%w: %w", errNoAPI, err)
+}
