@@ -285,6 +285,11 @@ func (d *Scenario) Kill(ctx context.Context, part string) error {
 	return err
 }
 
+// Dialer connects to addresses from the appliance itself.
+func (d *Scenario) Dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	return dialerIn(d.Sandbox.PID())
+}
+
 // dialerIn connects to addresses in the network of a process.
 func dialerIn(pid int) func(context.Context, string, string) (net.Conn, error) {
 	return dialerFrom(pid, netip.Addr{})
