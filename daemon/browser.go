@@ -36,6 +36,8 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		Adopt:    d.metal.Adopt,
 		TrustBMC: d.metal.TrustBMC,
 		Reload:   d.reload,
+
+		EndMaintenance: d.metal.EndMaintenance,
 		Kubeconfig: func(cluster string) ([]byte, error) {
 			return kubeconfig.ReadInstalled(contract.Dir, cluster)
 		},

@@ -22,6 +22,8 @@ type Deeds struct {
 	Reload     func() error
 	Kubeconfig func(cluster string) ([]byte, error)
 	Bundle     func(ctx context.Context, w io.Writer) error
+
+	EndMaintenance func(ctx context.Context, node string) error // Ironic works with the node again
 }
 
 // subject is what actions are done to.
@@ -122,6 +124,14 @@ func actions() []action {
 			effect:  "Somebody paused it. Metal3 continues with it as its BareMetalHost says.",
 			offered: isPaused,
 			do:      hostRequest("is resumed.", func(order) metal3.Patch { return metal3.ResumePatch() }),
+		},
+		{
+			name: "end-maintenance", on: onNode, needs: Operator, title: "End its maintenance",
+			effect:  "Somebody took it out of Ironic's hands. Ironic works with it again.",
+			offered: isInMaintenance,
+			do: func(ctx context.Context, s *Server, o order) (result, error) {
+				return result{text: o.name + " is not in maintenance any more."}, s.deeds.EndMaintenance(ctx, o.name)
+			},
 		},
 		{
 			name: "overwrite", on: onNode, needs: Owner, title: "Install over its data",

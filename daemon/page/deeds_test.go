@@ -32,22 +32,23 @@ func acting() (of *state, places map[string]string) {
 	inService("node-005", false)
 	of.hosts["node-001"].Status.Provisioning.State = metal3api.StateAvailable
 	of.hosts["node-002"].Annotations = map[string]string{metal3api.PausedAnnotation: ""}
-	of.doc.Nodes[0].Rule = "running"
+	of.doc.Nodes[0].Rule, of.doc.Nodes[3].Rule = "running", "maintenance"
 	of.losable = map[string]string{"node-001": "data-00000000000a"}
 	of.certificates = map[string]string{"node-006": strings.Repeat("ab", 32)}
 	of.details[0].Awaits, of.details[0].Node = true, "node-abc"
 
 	return of, map[string]string{
-		"approve":    "52:54:00:99:00:01",
-		"adopt":      "node-000",
-		"power-on":   "node-005",
-		"power-off":  "node-004",
-		"reboot":     "node-004",
-		"inspect":    "node-001",
-		"resume":     "node-002",
-		"overwrite":  "node-001",
-		"trust":      "node-006",
-		"kubeconfig": "edge",
+		"approve":         "52:54:00:99:00:01",
+		"adopt":           "node-000",
+		"power-on":        "node-005",
+		"power-off":       "node-004",
+		"reboot":          "node-004",
+		"inspect":         "node-001",
+		"resume":          "node-002",
+		"end-maintenance": "node-003",
+		"overwrite":       "node-001",
+		"trust":           "node-006",
+		"kubeconfig":      "edge",
 	}
 }
 
@@ -164,6 +165,10 @@ func (s *apiServer) deeds() Deeds {
 		TrustBMC: func(node, fingerprint string) (string, string, error) {
 			s.note("trust %s %s", node, fingerprint)
 			return "", fingerprint, nil
+		},
+		EndMaintenance: func(_ context.Context, node string) error {
+			s.note("end maintenance of %s", node)
+			return nil
 		},
 		Reload: func() error {
 			s.note("reload")

@@ -37,8 +37,17 @@ func awaitsApproval(p *picture, name string) (about string, ok bool) {
 
 // mayBeInService is a node that is held because it runs, or because a disk says that it was installed.
 func mayBeInService(p *picture, name string) (about string, ok bool) {
-	return "", slices.ContainsFunc(p.nodes, func(n status.Node) bool {
-		return n.Name == name && (n.Rule == "running" || n.Rule == "installed-before")
+	return "", hasRule(p, name, "running", "installed-before")
+}
+
+func isInMaintenance(p *picture, name string) (about string, ok bool) {
+	return "", hasRule(p, name, "maintenance")
+}
+
+// hasRule reports whether the diagnosis of a node is one of some rules.
+func hasRule(p *picture, name string, rules ...string) bool {
+	return slices.ContainsFunc(p.nodes, func(n status.Node) bool {
+		return n.Name == name && slices.Contains(rules, n.Rule)
 	})
 }
 

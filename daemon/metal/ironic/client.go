@@ -79,6 +79,22 @@ func (c *Client) Inspection(ctx context.Context, node string) (inspection.Report
 	return report, nil
 }
 
+// EndMaintenance has Ironic work with a node again that somebody took out (Ironic API, DELETE
+// /v1/nodes/NODE/maintenance).
+func (c *Client) EndMaintenance(ctx context.Context, node string) error {
+	service, err := c.connect()
+	if err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	if err := nodes.UnsetMaintenance(ctx, service, url.PathEscape(node)).ExtractErr(); err != nil {
+		return fmt.Errorf("end the maintenance of node %s in Ironic: %w", node, err)
+	}
+	return nil
+}
+
 // AgentsDue are the nodes, by UUID, of whose agents Ironic would count on one that has not called yet:
 // after an inspection it does so without asking (conductor/utils.py, agent_is_alive), and a deployment
 // that begins before the agent's first call fails for want of its address. After FastTrack it would boot

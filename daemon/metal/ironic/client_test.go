@@ -30,12 +30,18 @@ func fakeIronic(t *testing.T, answers map[string]string) (*Client, *Access, *ato
 		if marker := r.URL.Query().Get("marker"); marker != "" {
 			path += "?marker=" + marker
 		}
+		if r.Method != http.MethodGet {
+			path = r.Method + " " + path
+		}
 		answer, ok := answers[path]
 		if !ok {
 			http.NotFound(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
+		if r.Method != http.MethodGet {
+			w.WriteHeader(http.StatusAccepted)
+		}
 		_, _ = fmt.Fprintf(w, answer, "https://"+r.Host)
 	}))
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
@@ -50,6 +56,14 @@ func fakeIronic(t *testing.T, answers map[string]string) (*Client, *Access, *ato
 		CA: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
 	}
 	return &Client{Access: func() (Access, error) { return *access, nil }}, access, &connections
+}
+
+func TestMaintenanceEnds(t *testing.T) {
+	client, access, _ := fakeIronic(t, map[string]string{"DELETE /v1/nodes/u-1/maintenance": "%.0s"})
+	require.NoError(t, client.EndMaintenance(t.Context(), "u-1"))
+	assert.ErrorContains(t, client.EndMaintenance(t.Context(), "u-2"), "end the maintenance of node u-2 in Ironic")
+	access.Password = "wrong"
+	assert.Error(t, client.EndMaintenance(t.Context(), "u-1"))
 }
 
 func TestInspection(t *testing.T) {
