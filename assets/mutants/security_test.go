@@ -384,15 +384,15 @@ func Security() []Mutant {
 		{
 			Name:    "a code of the page is good until it is used",
 			File:    "daemon/page/logins.go",
-			Old:     "if now.Sub(minted) >= codeTTL {",
-			New:     "if now.Sub(minted) < 0 {",
+			Old:     "if now.Sub(c.minted) >= codeTTL {",
+			New:     "if now.Sub(c.minted) < 0 {",
 			Package: "./daemon/page",
 			Run:     "TestWhatOpensThePageEnds",
 		},
 		{
 			Name:    "a session of the page ends only when it is not used",
 			File:    "daemon/page/logins.go",
-			Old:     "now.Sub(s.began) >= sessionTTL || ",
+			Old:     "now.Sub(s.began) >= good.total || ",
 			New:     "",
 			Package: "./daemon/page",
 			Run:     "TestWhatOpensThePageEnds",
@@ -400,7 +400,7 @@ func Security() []Mutant {
 		{
 			Name:    "a session of the page that no one uses stays open",
 			File:    "daemon/page/logins.go",
-			Old:     " || now.Sub(s.used) >= sessionIdle {",
+			Old:     " || now.Sub(s.used) >= good.idle {",
 			New:     " {",
 			Package: "./daemon/page",
 			Run:     "TestWhatOpensThePageEnds",

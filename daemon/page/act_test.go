@@ -2,7 +2,6 @@ package page
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,10 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/daemon/appliance/audit"
 )
-
-var update = flag.Bool("update", false, "write the table of docs/page.md")
 
 // fixture is a server whose actions all make sense somewhere, and what it did.
 type fixture struct {
@@ -170,22 +168,7 @@ func TestEveryActionIsTriedByEveryRole(t *testing.T) {
 		b.WriteString("\n")
 	}
 
-	checkTable(t, "../../docs/page.md", "<!-- begin actions -->\n", b.String())
-}
-
-// checkTable compares what is between a line of a page and its end, or writes it.
-func checkTable(t *testing.T, file, begin, want string) {
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(text), begin)
-	require.True(t, found, "%s has no %s", file, begin)
-	have, after, found := strings.Cut(rest, "<!-- end -->")
-	require.True(t, found)
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(before+begin+want+"<!-- end -->"+after), 0o644))
-		return
-	}
-	assert.Equal(t, want, have, "%s; -update writes it", file)
+	goldentest.CheckPart(t, "../../docs/page.md", "actions", b.String())
 }
 
 // tryAs does an action as a role, by the page and by what is behind its checks, and says what became of it.
