@@ -9,13 +9,12 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
-	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/daemon/clusters/kpa"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
-// serveComponents gives the operator of components its rights, asks for what Provisionings want beyond the stick's
-// plugins, and returns how all components stand. Before their kind exists there are none.
+// serveComponents gives the operator of components its rights, asks for what Provisionings want besides
+// Kubernetes, and returns how all components stand. Before their kind exists there are none.
 func (c *clusters) serveComponents(
 	ctx context.Context, api client.Client, provisionings []v1alpha1.Provisioning,
 ) ([]status.Component, error) {
@@ -28,7 +27,7 @@ func (c *clusters) serveComponents(
 		c.log.Warn("the operator of components has not its rights everywhere", "error", err)
 	}
 
-	if err := components.RequestAddOns(ctx, api, addOns(provisionings, installer.Plugins())); err != nil {
+	if err := components.RequestAddOns(ctx, api, addOns(provisionings)); err != nil {
 		c.log.Warn("not every add-on of a Provisioning is a Component yet", "error", err)
 	}
 
@@ -42,16 +41,14 @@ func (c *clusters) Components() []status.Component {
 	return slices.Clone(c.components)
 }
 
-// addOns are the names in KUDPlugins that the stick's installer does not have. Another installer gets all names as they
-// are, and is asked for none of them here.
-func addOns(all []v1alpha1.Provisioning, stick []string) []kpa.AddOns {
+// addOns are the names in KUDPlugins. Another installer gets them as they are, and is asked for none of them here.
+func addOns(all []v1alpha1.Provisioning) []kpa.AddOns {
 	var out []kpa.AddOns
 	for i := range all {
 		p := &all[i]
 		if p.Spec.InstallerImage != "" || !p.DeletionTimestamp.IsZero() {
 			continue
 		}
-		names := slices.DeleteFunc(slices.Clone(p.Spec.KUDPlugins), func(n string) bool { return slices.Contains(stick, n) })
 		out = append(out, kpa.AddOns{
 			Namespace: p.Namespace,
 			Owner: metav1.OwnerReference{
@@ -61,7 +58,7 @@ func addOns(all []v1alpha1.Provisioning, stick []string) []kpa.AddOns {
 				UID:        p.UID,
 			},
 			Cluster: v1alpha1.ClusterOf(p),
-			Names:   names,
+			Names:   p.Spec.KUDPlugins,
 		})
 	}
 	return out

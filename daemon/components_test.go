@@ -10,8 +10,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 )
 
-func TestWhatTheStickLacksIsAskedForAsComponents(t *testing.T) {
-	stick := []string{"metrics-server"}
+func TestPluginsAreAskedForAsComponents(t *testing.T) {
 	now := metav1.Now()
 	p := v1alpha1.Provisioning{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default",
@@ -24,10 +23,9 @@ func TestWhatTheStickLacksIsAskedForAsComponents(t *testing.T) {
 	other.Spec.InstallerImage = "example.org/kud:1"
 	gone.DeletionTimestamp = &now
 
-	all := addOns([]v1alpha1.Provisioning{p, other, gone}, stick)
+	all := addOns([]v1alpha1.Provisioning{p, other, gone})
 	require.Len(t, all, 1)
-	assert.Equal(t, []string{"nfd", "emco"}, all[0].Names)
+	assert.Equal(t, []string{"nfd", "metrics-server", "emco"}, all[0].Names)
 	assert.Equal(t, "default edge Provisioning p1 u1", all[0].Namespace+" "+all[0].Cluster+" "+
 		all[0].Owner.Kind+" "+all[0].Owner.Name+" "+string(all[0].Owner.UID))
-	assert.Equal(t, []string{"nfd", "metrics-server", "emco"}, p.Spec.KUDPlugins)
 }

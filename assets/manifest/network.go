@@ -15,6 +15,12 @@ const MachinesImage = assets.ImageDomain + "/machines:v" + assets.Version
 // OVNImage has Open vSwitch and OVN, for the add-on of that name.
 const OVNImage = assets.ImageDomain + "/ovn:v" + assets.Version
 
+// Images of the add-ons of these names, in the versions of their projects.
+const (
+	MetricsImage   = assets.ImageDomain + "/metrics-server:v0.9.0"
+	LocalPathImage = assets.ImageDomain + "/local-path-provisioner:v0.0.30"
+)
+
 // PackageVersion is the version of the Debian packages that are made of the one layer of NodeImage, by the digits of its
 // digest. It names what they are made of: other programs are another version.
 func PackageVersion(layer string) string {

@@ -16,7 +16,6 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
-	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/builtin"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
 )
@@ -62,9 +61,6 @@ func newBPACommand() *cobra.Command {
 	f.StringVar(&c.LeaseFile, "lease-file", "", "leases in the format of ISC's dhcpd")
 	f.StringVar(&c.Installer, "installer-image", "", "installer of Provisionings that name none")
 	f.StringSliceVar(&c.Allowed, "allowed-image", nil, "installers that Provisionings may name; give it once for each")
-	f.StringSliceVar(
-		&c.Plugins, "plugins", installer.Plugins(), "plugins that the appliance's own installer has",
-	)
 	f.StringSliceVar(&c.AddOns, "add-ons", builtin.Names(), "plugins that Components install, from the stick")
 	f.StringVar(&c.Site, "site", "firstlight", "name of proposed clusters")
 	f.StringVar(

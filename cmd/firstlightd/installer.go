@@ -25,13 +25,14 @@ const (
 	defaultServices = "10.244.0.0/18"
 )
 
-// newInstallerCommand keeps to docs/kud.md: `installer --cluster NAME [--network CIDR] [--plugins P …]`.
+// newInstallerCommand keeps to docs/kud.md: `installer --cluster NAME [--network CIDR]`. What KUD calls plugins are
+// Components here.
 func newInstallerCommand() *cobra.Command {
 	var name, network, dir, key string
-	var plugins, remove, rotate bool
+	var remove, rotate bool
 	var stall time.Duration
 	cmd := &cobra.Command{
-		Use:   "installer --cluster NAME [--network CIDR] [--plugins NAME …] | --remove LABEL …",
+		Use:   "installer --cluster NAME [--network CIDR] | --remove LABEL …",
 		Short: "Make a cluster of the machines in its inventory (docs/kud.md)",
 		RunE: func(cmd *cobra.Command, words []string) error {
 			services := os.Getenv(contract.EnvServiceSubnet)
@@ -43,9 +44,7 @@ func newInstallerCommand() *cobra.Command {
 			switch {
 			case err != nil:
 				return commandline.NewUsageError(err)
-			case plugins && remove:
-				return commandline.NewUsageError(errors.New("--plugins and --remove are not for one run"))
-			case len(words) > 0 && !plugins && !remove:
+			case len(words) > 0 && !remove:
 				return commandline.NewUsageError(fmt.Errorf("%q is not expected", words[0]))
 			case len(words) == 0 && remove:
 				return commandline.NewUsageError(errors.New("name the nodes to remove"))
@@ -64,9 +63,6 @@ func newInstallerCommand() *cobra.Command {
 				Stall:    stall,
 				Out:      cmd.OutOrStdout(),
 				Clear:    contract.ParseClear(os.Getenv(contract.EnvClear)),
-			}
-			if plugins {
-				c.Plugins = words
 			}
 
 			if rotate {
@@ -87,7 +83,6 @@ func newInstallerCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&name, "cluster", "", "the cluster's name, and that of its directory")
 	cmd.Flags().StringVar(&network, "network", defaultPods, "addresses of the pods")
-	cmd.Flags().BoolVar(&plugins, "plugins", false, "what follows are plugins to install, in this order")
 	cmd.Flags().BoolVar(&remove, "remove", false, "what follows are nodes to take out of the cluster")
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "make a new kubeconfig; the one before is worth nothing then")
 	cmd.Flags().StringVar(&dir, "dir", contract.Dir, "where clusters have their directories")

@@ -43,7 +43,7 @@ func TestInstallerExitCodes(t *testing.T) {
 		{"words that belong to nothing", good, []string{"--cluster", "edge", "multus"}, 2},
 		{"nothing to remove", good, []string{"--cluster", "edge", "--remove"}, 2},
 		{"an option that KUD does not have either", good, []string{"--cluster", "edge", "--install_pkg"}, 2},
-		{"a plugin that is not on the stick", good, []string{"--cluster", "edge", "--plugins", "metrics-server", "multus"}, 2},
+		{"plugins, which are Components", good, []string{"--cluster", "edge", "--plugins", "metrics-server"}, 2},
 		{"an inventory without a control plane", "[kube-node]\na ansible_host=10.0.0.1\n", []string{"--cluster", "edge"}, 2},
 		{"a cluster without a directory", good, []string{"--cluster", "other"}, 2},
 		{"networks that overlap", good, []string{"--cluster", "edge", "--network", "10.244.0.0/16"}, 2},

@@ -35,7 +35,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
-	"firstlight.dev/firstlight/daemon/clusters/installer"
+	"firstlight.dev/firstlight/daemon/clusters/kpa/builtin"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
@@ -123,7 +123,7 @@ func (b *fixture) host(n int) {
 func (b *fixture) operate(log string) (stop func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	ended := make(chan error, 1)
-	c := operator.Config{Namespace: Namespace, Dir: b.dir, Installer: "example/installer:1", Plugins: installer.Plugins(), Proposal: "off", Elect: true, Metrics: "0", Health: "0"}
+	c := operator.Config{Namespace: Namespace, Dir: b.dir, Installer: "example/installer:1", AddOns: builtin.Names(), Proposal: "off", Elect: true, Metrics: "0", Health: "0"}
 	f, err := os.OpenFile(filepath.Join(b.dir, log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	require.NoError(b.t, err)
 	go func() { ended <- operator.Run(ctx, b.rights, c, slog.New(slog.NewTextHandler(f, nil))) }()

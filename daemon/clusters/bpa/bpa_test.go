@@ -20,7 +20,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
-	"firstlight.dev/firstlight/daemon/clusters/installer"
+	"firstlight.dev/firstlight/daemon/clusters/kpa/builtin"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/daemonpod"
 )
@@ -109,7 +109,7 @@ func TestDocs(t *testing.T) {
 	for _, reason := range operator.Reasons() {
 		assert.Contains(t, string(text), "`"+reason+"`", "a reason that the page does not explain")
 	}
-	list := strings.Join(installer.Plugins(), ", ")
+	list := strings.Join(builtin.Names(), ", ")
 	for _, m := range regexp.MustCompile(`it has ([a-z-]+(?:, [a-z-]+)*); take them out`).FindAllStringSubmatch(string(text), -1) {
 		assert.Equal(t, list, m[1], "another list of plugins than the stick's")
 	}

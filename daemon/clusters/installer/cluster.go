@@ -43,8 +43,6 @@ type cluster struct {
 	ready     []string          // labels of the nodes that were Ready when last asked for
 	verified  bool              // in this run
 	dirty     map[string]string // label to why, of nodes that were taken out in this run
-
-	plugins []plugin
 }
 
 // firstControlPlane is the node that makes the cluster.

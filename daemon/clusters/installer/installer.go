@@ -31,12 +31,11 @@ import (
 // Config is what the installer is told.
 type Config struct {
 	Settings
-	Dir     string // the cluster's directory on the appliance: inventory in, kubeconfig and logs out
-	Plugins []string
-	Clear   map[string]string // label to the cluster that let go of that node without clearing it
-	Key     ssh.Signer
-	Stall   time.Duration // the run ends when nothing came true for so long
-	Out     io.Writer     // lines for people
+	Dir   string            // the cluster's directory on the appliance: inventory in, kubeconfig and logs out
+	Clear map[string]string // label to the cluster that let go of that node without clearing it
+	Key   ssh.Signer
+	Stall time.Duration // the run ends when nothing came true for so long
+	Out   io.Writer     // lines for people
 }
 
 // Installer works on one cluster.
@@ -62,10 +61,6 @@ func New(c Config) (*Installer, error) {
 		))
 	}
 
-	plugins, err := choosePlugins(c.Plugins)
-	if err != nil {
-		return nil, bringup.Permanent(err)
-	}
 	if err := checkNetworks(c.Settings, inv); err != nil {
 		return nil, bringup.Permanent(err)
 	}
@@ -81,7 +76,6 @@ func New(c Config) (*Installer, error) {
 		dir:      c.Dir,
 		inv:      inv,
 		log:      slog.New(slog.NewTextHandler(log, nil)),
-		plugins:  plugins,
 	}
 	hosts := &remote.Hosts{
 		Known:   filepath.Join(c.Dir, contract.FileKnownHosts),

@@ -20,7 +20,7 @@ import (
 
 // stages are the cluster's own way, beside those of its nodes.
 func (c *cluster) stages() []bringup.Stage {
-	list := []bringup.Stage{
+	return []bringup.Stage{
 		{Name: "api-answers", Fact: "an API server of the cluster answers the appliance",
 			Why: "Everything below is asked of it.",
 			Done: func(ctx context.Context) error {
@@ -36,7 +36,7 @@ func (c *cluster) stages() []bringup.Stage {
 			Why:  "Before the nodes are Ready: it is what makes them so.",
 			Done: c.systemDone, Do: c.systemDo},
 		{Name: "nodes-ready", Fact: "every node of the inventory is Ready, with its roles",
-			Why:  "Before plugins and the verification, which want all of them.",
+			Why:  "Before the verification, which wants all of them.",
 			Done: c.nodesDone, Do: c.nodesDo},
 		{
 			Name: "system-running",
@@ -44,18 +44,15 @@ func (c *cluster) stages() []bringup.Stage {
 			Why:  "Before whatever relies on Services and names.",
 			Done: c.runningDone,
 		},
+		{
+			Name:    "cluster-verified",
+			Fact:    "a pod on every node reaches pods of the others, a Service and a name",
+			Why:     "Last: it proves what the stages before only set up.",
+			Done:    c.verifyDone,
+			Do:      c.verifyDo,
+			Recheck: time.Hour,
+		},
 	}
-	for _, p := range c.plugins {
-		list = append(list, c.pluginStage(p))
-	}
-	return append(list, bringup.Stage{
-		Name:    "cluster-verified",
-		Fact:    "a pod on every node reaches pods of the others, a Service and a name",
-		Why:     "Last: it proves what the stages before only set up.",
-		Done:    c.verifyDone,
-		Do:      c.verifyDo,
-		Recheck: time.Hour,
-	})
 }
 
 func (c *cluster) systemObjects() (apply.Set, error) {

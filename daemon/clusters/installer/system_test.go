@@ -6,9 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/clusters/contract/inventory"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -122,48 +118,6 @@ func TestNameServersAreNotGuessed(t *testing.T) {
 	n.known = plain
 	_, err = c.systemObjects()
 	require.NoError(t, err)
-}
-
-func TestPlugins(t *testing.T) {
-	_, err := choosePlugins([]string{"multus"})
-	assert.EqualError(t, err, `plugin "multus" is not on this stick; it has metrics-server, local-path-provisioner`)
-	chosen, err := choosePlugins([]string{"local-path-provisioner", "metrics-server", "local-path-provisioner"})
-	require.NoError(t, err)
-	require.Len(t, chosen, 2)
-	assert.Equal(t, "local-path-provisioner", chosen[0].name)
-
-	field, found := reflect.TypeFor[site.Cluster]().FieldByName("AddOns")
-	require.True(t, found)
-	assert.Equal(t, Plugins(), strings.Split(field.Tag.Get("enum"), "|")[:len(Plugins())], "what the stick carries is first")
-
-	recipe, err := os.ReadFile("../../../assets/recipe.yaml")
-	require.NoError(t, err)
-	c := &cluster{Settings: edge}
-	image := regexp.MustCompile(`image: firstlight\.internal/([a-z0-9-]+):(\S+)`)
-	for _, p := range catalogue() {
-		set, err := c.renderObjects("plugin-"+p.name+".yaml", p.name)
-		require.NoError(t, err)
-		assert.Greater(t, len(set.Objects), 3)
-		text, err := render("plugin-"+p.name+".yaml", newValues(edge, c.inv))
-		require.NoError(t, err)
-		found := image.FindAllStringSubmatch(string(text), -1)
-		require.NotEmpty(t, found)
-		for _, m := range found {
-			assert.Regexp(t, `name: `+m[1]+`[,\n]\s*tags: \["?`+m[2]+`"?\]`, string(recipe), "an image of %s is not on the stick", p.name)
-		}
-	}
-	_, err = c.renderObjects("test-local-path-provisioner.yaml", "x")
-	require.NoError(t, err)
-}
-
-func TestMetricsVerdict(t *testing.T) {
-	nodes := []*node{{Node: made("a", "172.22.0.11", true, true)}, {Node: made("b", "172.22.0.12", false, true)}}
-	const a, b = `{"metadata":{"name":"a"},"usage":{"cpu":"1","memory":"2Ki"}}`, `{"metadata":{"name":"b"},"usage":{"cpu":"1","memory":"2Ki"}}`
-	assert.NoError(t, metricsVerdict([]byte(`{"items":[`+a+`,`+b+`]}`), nodes))
-	err := metricsVerdict([]byte(`{"items":[`+a+`]}`), nodes)
-	assert.EqualError(t, err, "metrics of b")
-	assert.True(t, bringup.IsWait(err))
-	assert.Error(t, metricsVerdict([]byte(`<html>`), nodes))
 }
 
 func TestAWorkerThatMovedIsSeen(t *testing.T) {

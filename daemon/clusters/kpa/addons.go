@@ -3,12 +3,15 @@ package kpa
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/daemon/clusters/kpa/builtin"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
@@ -44,8 +47,8 @@ var order = map[string][]string{
 // known are the add-ons of ICN and of the stick. They run side by side but for their order; any other name waits for the one before it,
 // as ICN's installer had it.
 var known = []string{
-	"cdi", "cmk", "istio", "kata", "kubevirt", "multus", "network-policy", "nfd", "optane", "ovn", "ovn4nfv", "qat",
-	"service-chain", "sriov", "tenants", "virtlet", "virtual-machines",
+	"cdi", "cmk", "istio", "kata", "kubevirt", "local-path-provisioner", "metrics-server", "multus", "network-policy", "nfd",
+	"optane", "ovn", "ovn4nfv", "qat", "service-chain", "sriov", "tenants", "virtlet", "virtual-machines",
 }
 
 // orchestrators come after everything else that is known: they are told of what a cluster has.
@@ -56,6 +59,16 @@ var orchestrators = []string{"emco", "onap4k8s"}
 var hardware = map[string]map[string]string{
 	"sriov": {"feature.node.kubernetes.io/network-sriov.capable": "true"},
 	"qat":   {"feature.node.kubernetes.io/pci-0b40_8086.present": "true"},
+}
+
+// proofs are what holds on a cluster when an add-on does what it is for, if its objects do not show that themselves.
+var proofs = map[string][]v1alpha1.HealthExpr{
+	"metrics-server": {{
+		APIVersion: "metrics.k8s.io/v1beta1",
+		Kind:       "NodeMetrics",
+		Expr:       `"memory" in self.usage`,
+		Message:    "there are no metrics of nodes yet",
+	}},
 }
 
 // dependencies names what of all an add-on comes after; all are in the order asked for.
@@ -77,7 +90,7 @@ func keep(all []string, fits func(string) bool) []string {
 }
 
 // component is what an add-on asks for: the folder of its name, on its cluster.
-func (a AddOns) component(name string, all []string) *v1alpha1.Component {
+func (a AddOns) component(name string, all []string) (*v1alpha1.Component, error) {
 	c := &v1alpha1.Component{
 		TypeMeta: typeMeta(v1alpha1.GroupVersion.String(), "Component"),
 		ObjectMeta: metav1.ObjectMeta{
@@ -86,7 +99,18 @@ func (a AddOns) component(name string, all []string) *v1alpha1.Component {
 			Labels:          map[string]string{LabelFor: a.Owner.Name},
 			OwnerReferences: []metav1.OwnerReference{a.Owner},
 		},
-		Spec: v1alpha1.ComponentSpec{Clusters: []string{a.Cluster}, Source: v1alpha1.Source{Folder: name}},
+		Spec: v1alpha1.ComponentSpec{
+			Clusters:   []string{a.Cluster},
+			Source:     v1alpha1.Source{Folder: name},
+			HealthExpr: proofs[name],
+		},
+	}
+	job, err := builtin.ReadSelfTest(name)
+	if err != nil {
+		return nil, fmt.Errorf("read self test of %s: %w", name, err)
+	}
+	if job != nil {
+		c.Spec.SelfTest = &v1alpha1.SelfTest{Job: runtime.RawExtension{Raw: job}}
 	}
 	for _, d := range dependencies(name, all) {
 		c.Spec.DependsOn = append(c.Spec.DependsOn, v1alpha1.Dependency{
@@ -98,20 +122,25 @@ func (a AddOns) component(name string, all []string) *v1alpha1.Component {
 		c.Spec.Requires = &v1alpha1.Requires{NodeLabels: labels}
 	}
 
-	return c
+	return c, nil
 }
 
 // components are those of all names. A name that no folder can have is left out; the Provisioning says that it is not
 // on the stick.
-func (a AddOns) components() []client.Object {
+func (a AddOns) components() (all []client.Object, err error) {
 	names := keep(a.Names, func(n string) bool { return len(validation.IsDNS1123Subdomain(n)) == 0 })
-	var all []client.Object
 	for i, n := range names {
-		if !slices.Contains(names[:i], n) {
-			all = append(all, a.component(n, names))
+		if slices.Contains(names[:i], n) {
+			continue
 		}
+
+		c, err := a.component(n, names)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
 	}
-	return all
+	return all, nil
 }
 
 // RequestAddOns makes the Components that Provisionings ask for, and deletes those that none asks for any more. What
@@ -125,7 +154,11 @@ func (a Components) RequestAddOns(ctx context.Context, c client.Client, asked []
 	var failed []error
 	wanted := map[client.ObjectKey]bool{}
 	for _, one := range asked {
-		set, err := apply.New(owner, one.components()...)
+		objects, err := one.components()
+		if err != nil {
+			return err
+		}
+		set, err := apply.New(owner, objects...)
 		if err != nil {
 			return err
 		}

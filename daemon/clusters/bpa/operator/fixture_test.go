@@ -35,7 +35,6 @@ import (
 
 	"firstlight.dev/firstlight/assets/crd"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
-	"firstlight.dev/firstlight/daemon/clusters/installer"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -114,7 +113,7 @@ func newFixture(t *testing.T, api client.Client, real *rest.Config) *fixture {
 		},
 	})
 	r.Provisionings = &Provisionings{
-		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Allowed: []string{"example/kud:1"}, Plugins: installer.Plugins()},
+		Config: Config{Namespace: "bpa", Dir: memoryDir(t), Installer: "firstlight.internal/installer:test", Allowed: []string{"example/kud:1"}, AddOns: []string{"metrics-server", "nfd"}},
 		Client: guarded, Reader: direct.client(watchless{api}), Recorder: recorder{r}, Now: func() time.Time { return r.now }, Log: slog.New(slog.DiscardHandler),
 		Logs: func(context.Context, string, string) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader("what the installer printed\n")), nil

@@ -49,8 +49,7 @@ type Config struct {
 	LeaseFile string   // of ISC's format; may be missing
 	Installer string   // image, for Provisionings that name none
 	Allowed   []string // images that Provisionings may name
-	Plugins   []string // that Installer has; a cluster is installed without the others
-	AddOns    []string // that the stick has besides, as Components
+	AddOns    []string // that the stick has as Components; a cluster is installed without other plugins
 	SSHPort   uint16   // of nodes; 22 if zero
 
 	Site     string // its name: that of proposed clusters

@@ -20,26 +20,24 @@ const (
 
 // plugins are those that a Provisioning asks for.
 type plugins struct {
-	install []string // by the installer, in the order asked for
-	others  []string // that the stick has as Components
-	missing []string // that its installer does not have, each once
-	stick   []string // all that the stick has; nil if another installs
+	install []string // by another installer, in the order asked for
+	addOns  []string // that the stick has as Components
+	missing []string // that it does not have, each once
+	stick   []string // all that it has; nil if another installs
 }
 
-// choosePlugins separates what can be installed from what cannot: by the stick's installer, and by Components with the
-// stick's add-ons. What another installer has, it alone knows.
-func choosePlugins(spec v1alpha1.ProvisioningSpec, installer, addOns []string) plugins {
+// choosePlugins separates what the stick's add-ons are from what it does not have. What another installer has, it alone
+// knows.
+func choosePlugins(spec v1alpha1.ProvisioningSpec, addOns []string) plugins {
 	if spec.InstallerImage != "" {
 		return plugins{install: spec.KUDPlugins}
 	}
 
-	p := plugins{stick: slices.Concat(installer, addOns)}
+	p := plugins{stick: addOns}
 	for _, name := range spec.KUDPlugins {
 		switch {
-		case slices.Contains(installer, name):
-			p.install = append(p.install, name)
 		case slices.Contains(addOns, name):
-			p.others = append(p.others, name)
+			p.addOns = append(p.addOns, name)
 		case !slices.Contains(p.missing, name):
 			p.missing = append(p.missing, name)
 		}
@@ -62,7 +60,7 @@ func (p plugins) sentence() string {
 func (p plugins) condition() *metav1.Condition {
 	c := &metav1.Condition{Type: v1alpha1.ConditionPlugins}
 	switch {
-	case len(p.install)+len(p.others)+len(p.missing) == 0:
+	case len(p.install)+len(p.addOns)+len(p.missing) == 0:
 		return nil
 	case len(p.missing) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, PluginsMissing, p.sentence()

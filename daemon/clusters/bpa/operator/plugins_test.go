@@ -19,11 +19,11 @@ func testPluginsThatAreMissing(t *testing.T, r *fixture) {
 	spec := "masters:\n- m: {mac-address: '52:54:00:00:01:00'}\nKUDPlugins: [emco, metrics-server, onap4k8s, emco]"
 	p := r.installed("edge", spec)
 	assert.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, p.Status.Message)
-	assert.Equal(t, []string{"metrics-server"}, r.run("edge").Plugins, "only what is on the stick is asked of the installer")
+	assert.Empty(t, r.run("edge").Plugins, "of the stick's installer nothing is asked: they are Components")
 	assert.Equal(t, metav1.ConditionTrue, ready(p).Status)
 
 	const says = "KUDPlugins: emco, onap4k8s: not on this stick, so the cluster is installed without them; " +
-		"it has metrics-server, local-path-provisioner; take them out, or name an installer that has them: installerImage"
+		"it has metrics-server, nfd; take them out, or name an installer that has them: installerImage"
 	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionPlugins)
 	require.NotNil(t, c)
 	assert.Equal(t, metav1.ConditionFalse, c.Status)

@@ -77,7 +77,7 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 		owner:   ownerName(cr.Namespace, cr.Name),
 		now:     r.Now(),
 		virtlet: cr.Labels[v1alpha1.LabelClusterType] == v1alpha1.VirtletVM,
-		plugins: choosePlugins(cr.Spec, r.Plugins, r.AddOns),
+		plugins: choosePlugins(cr.Spec, r.AddOns),
 	}
 	if old := cr.Status.Cluster; old != "" && old != w.cluster {
 		has, err := r.hasCluster(ctx, cr, old)

@@ -7,20 +7,34 @@ import (
 	"embed"
 	"io/fs"
 	"path"
-	"text/template"
 
+	"sigs.k8s.io/yaml"
+
+	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/manifest"
 )
 
-//go:embed */*.yaml
+//go:embed */*.yaml *.job.yaml
 var folders embed.FS
+
+// images are what the templates call them by.
+var images = map[string]string{
+	"NodeImage":      manifest.NodeImage,
+	"MachinesImage":  manifest.MachinesImage,
+	"OVNImage":       manifest.OVNImage,
+	"MetricsImage":   manifest.MetricsImage,
+	"LocalPathImage": manifest.LocalPathImage,
+	"InstallerImage": assets.InstallerImage, // it has a shell
+}
 
 // Names lists them.
 func Names() []string {
 	entries, _ := fs.ReadDir(folders, ".") // it is in the program
 	var all []string
 	for _, e := range entries {
-		all = append(all, e.Name())
+		if e.IsDir() {
+			all = append(all, e.Name())
+		}
 	}
 	return all
 }
@@ -34,18 +48,31 @@ func Read(name string) (text []byte, ok bool, err error) {
 
 	var b bytes.Buffer
 	for _, f := range files {
-		t, err := template.ParseFS(folders, path.Join(name, f.Name()))
+		document, err := fill(path.Join(name, f.Name()))
 		if err != nil {
 			return nil, true, err
 		}
 		b.WriteString("\n---\n")
-		images := struct{ NodeImage, MachinesImage, OVNImage string }{
-			manifest.NodeImage, manifest.MachinesImage, manifest.OVNImage,
-		}
-		if err := t.Execute(&b, images); err != nil {
-			return nil, true, err
-		}
+		b.Write(document)
 	}
 
 	return b.Bytes(), true, nil
 }
+
+// ReadSelfTest returns the spec of a Job by which an add-on shows that it does what it is for, as JSON; nil if its objects
+// show that by themselves.
+func ReadSelfTest(name string) ([]byte, error) {
+	file := name + ".job.yaml"
+	if _, err := fs.Stat(folders, file); err != nil {
+		return nil, nil
+	}
+
+	text, err := fill(file)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSON(text)
+}
+
+// fill puts images into a template.
+func fill(file string) ([]byte, error) { return manifest.Fill(folders, file, images) }

@@ -98,6 +98,7 @@ func TestAProvisioningBecomesACluster(t *testing.T) {
 	assert.Equal(t, "PluginsMissing", b.appliance("kubectl", "get", "bpa", "edge", "-o",
 		`jsonpath={.status.conditions[?(@.type=="PluginsAvailable")].reason}`), "emco is not on the stick")
 	t.Log("\n" + b.kubectl("get", "nodes", "-o", "wide"))
+	b.appliance("kubectl", "wait", "kc/edge-metrics-server", "--for=condition=Ready", "--timeout=10m")
 	t.Log("\n" + b.kubectl("top", "nodes"))
 	assert.Equal(t, "master-1 worker-2", b.nodeNames())
 	kept, err := os.ReadFile(b.Path(cluster, "artifacts/admin.conf"))

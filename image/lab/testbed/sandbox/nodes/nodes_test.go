@@ -285,13 +285,12 @@ func TestAClusterGrowsAndShrinks(t *testing.T) {
 	long(t)
 	b := newBench(t, "grow", 3)
 	b.inventory(1, b.Servers[:2]...)
-	b.installed("--plugins", "metrics-server", "local-path-provisioner")
-	t.Log("\n" + b.kubectl("top", "nodes"))
+	b.installed()
 	b.kubectl("create", "deployment", "web", "--image=firstlight.internal/pause:3.10.2", "--replicas=4")
 	b.kubectl("rollout", "status", "deployment/web", "--timeout=2m")
 
 	b.inventory(1, b.Servers...)
-	b.installed("--plugins", "metrics-server", "local-path-provisioner")
+	b.installed()
 	assert.Equal(t, []string{"node-1", "node-2", "node-3"}, b.ready())
 	assert.Len(t, b.verified().Nodes, 3)
 
@@ -302,7 +301,7 @@ func TestAClusterGrowsAndShrinks(t *testing.T) {
 	assert.Equal(t, "inactive\n", b.on(b.Servers[1], "ls /etc/kubernetes/*.conf /etc/firstlight/cluster.json 2>/dev/null || true; ip route show proto 70; systemctl is-active kubelet || true"))
 
 	// The same machine again, and a dead one replaced.
-	b.installed("--plugins", "metrics-server")
+	b.installed()
 	assert.Equal(t, []string{"node-1", "node-2", "node-3"}, b.ready())
 	b.cut(b.Servers[2])
 	require.NoError(t, b.Servers[2].Wipe())

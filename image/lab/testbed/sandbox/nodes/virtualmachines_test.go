@@ -146,7 +146,7 @@ func TestVirtualMachine(t *testing.T) {
 	b.apply(`{apiVersion: bpa.akraino.org/v1alpha1, kind: Provisioning, metadata: {name: edge, namespace: default, labels: {cluster: edge, owner: alpha}},
 spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], KUDPlugins: [local-path-provisioner, virtual-machines]}}`)
 	b.until("bpa", "edge")
-	b.appliance("kubectl", "wait", "kc/edge-virtual-machines", "--for=condition=Ready", "--timeout=10m")
+	b.appliance("kubectl", "wait", "kc/edge-virtual-machines", "kc/edge-local-path-provisioner", "--for=condition=Ready", "--timeout=10m")
 	t.Log("\n" + b.appliance("kubectl", "get", "kc", "-o", "wide"))
 	t.Log("\n" + b.kubectl("-n", "kube-system", "logs", "ds/firstlight-machines-kvm"))
 
