@@ -75,7 +75,7 @@ spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{wor
 	b.await(first, kubectl+"-n sriov-network-operator get sriovnetworknodestates worker-2 -o jsonpath={.status.lastSyncError}",
 		"policy wrong: nicSelector selects nothing; give it vendor, deviceID, pfNames or rootDevices")
 	const events = kubectl + "get events --field-selector involvedObject.name=worker-2,reason=DevicesNotOffered -o jsonpath={.items[*].message}"
-	b.await(first, events, "ddpProfiles is not offered: profiles of devices are not read; remove it")
+	b.await(first, events, "ddpProfiles is not offered: drivers tell profiles by devlink or ethtool, which nothing here reads")
 	t.Log("\n" + b.on(first, events))
 	b.kubectl("-n", "sriov-network-operator", "delete", "sriovnetworknodepolicy", "wrong")
 	b.await(first, state, `^Succeeded:`)
