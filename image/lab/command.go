@@ -49,6 +49,10 @@ func qemuArgs(c Config, fw firmwareFiles, drives []drive) []string {
 		args = append(args, diskDevices(d, i, buses)...)
 	}
 
+	if c.CD != nil {
+		args = append(args, cdArgs(*c.CD)...)
+	}
+
 	for i, n := range c.NICs {
 		args = append(args, nicArgs(n, i)...)
 	}
@@ -91,6 +95,23 @@ func diskDevices(d Disk, i int, buses map[Bus]string) []string {
 		bus := controller("qemu-xhci")
 		return append(args, "-device", "usb-storage,bus="+bus+".0,removable=on,"+tail)
 	}
+}
+
+// cdDrive is the drive for discs, as QMP names it.
+const cdDrive = "cd"
+
+func cdArgs(c CD) []string {
+	backend := "if=none,id=disc,media=cdrom,readonly=on"
+	if c.Image != "" {
+		backend += ",format=raw,file=" + escapeCommas(c.Image)
+	}
+
+	device := "ide-cd,id=" + cdDrive + ",drive=disc" // q35 has the controller
+	if c.BootIx > 0 {
+		device += fmt.Sprintf(",bootindex=%d", c.BootIx)
+	}
+
+	return []string{"-drive", backend, "-device", device}
 }
 
 func nicArgs(n NIC, i int) []string {

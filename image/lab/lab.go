@@ -48,6 +48,12 @@ type Disk struct {
 	Quick bool
 }
 
+// CD is a drive for discs. Machine.Insert changes the disc.
+type CD struct {
+	Image  string // file of the disc, which is only read; "": the drive is empty
+	BootIx int    // boot order; 0: not booted from
+}
+
 // NIC is one network card. With neither Port nor User it has no cable.
 type NIC struct {
 	MAC    net.HardwareAddr // nil: 52:54:00:00:00:01 counted up
@@ -67,6 +73,7 @@ type Config struct {
 	CPUs     int              // 0 means 2
 	MiB      int              // memory; 0 means 2048
 	Disks    []Disk           // booted in this order
+	CD       *CD              // nil: it has no drive for discs
 	NICs     []NIC
 	Kernel   string   // boot this kernel instead of the disks
 	Initrd   string   // with Kernel
@@ -129,18 +136,42 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// BootFrom orders the devices of a machine with one NIC to boot from as its BMC wants them: disks first, the network
-// after them, or the other way round. Blank disks lead to the network either way.
-func (c *Config) BootFrom(network bool) {
-	disks, nics := slices.Clone(c.Disks), slices.Clone(c.NICs)
-	first := 1
-	nics[0].BootIx = len(disks) + 1
-	if network {
-		first, nics[0].BootIx = 2, 1
+// BootDevice is what a machine boots from first, named as by ipmitool's "chassis bootdev".
+type BootDevice string
+
+const (
+	BootDisks   BootDevice = "disk"
+	BootNetwork BootDevice = "pxe"
+	BootCD      BootDevice = "cdrom"
+)
+
+// BootFrom orders the devices of a machine with one NIC to boot from as its BMC wants them: one kind first, then the
+// others in their usual order of disks, network and disc, which is the order for any other device. Blank disks lead to
+// the network either way.
+func (c *Config) BootFrom(first BootDevice) {
+	kinds := []BootDevice{BootDisks, BootNetwork, BootCD}
+	if i := slices.Index(kinds, first); i > 0 {
+		kinds = slices.Insert(slices.Delete(kinds, i, i+1), 0, first)
 	}
 
-	for i := range disks {
-		disks[i].BootIx = first + i
+	disks, nics := slices.Clone(c.Disks), slices.Clone(c.NICs)
+	next := 1
+	for _, kind := range kinds {
+		switch kind {
+		case BootDisks:
+			for i := range disks {
+				disks[i].BootIx = next
+				next++
+			}
+		case BootNetwork:
+			nics[0].BootIx = next
+			next++
+		case BootCD:
+			if c.CD != nil {
+				c.CD = &CD{Image: c.CD.Image, BootIx: next}
+				next++
+			}
+		}
 	}
 
 	c.Disks, c.NICs = disks, nics

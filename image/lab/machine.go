@@ -354,6 +354,34 @@ func (m *Machine) PressPowerButton(ctx context.Context) error {
 	return q.Execute(ctx, "system_powerdown", nil, nil)
 }
 
+// Insert puts the image of a disc into the machine's drive, as a raw file; "" empties it. A system that has locked the
+// drive is not asked.
+func (m *Machine) Insert(ctx context.Context, image string) error {
+	cd := m.Config().CD
+	if cd == nil {
+		return fmt.Errorf("insert disc: machine %s has no drive", m.config.Name)
+	}
+
+	m.Reconfigure(func(c *Config) { c.CD = &CD{Image: image, BootIx: cd.BootIx} })
+	if !m.IsRunning() {
+		return nil
+	}
+
+	q, err := m.QMP(ctx)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+
+	if image == "" {
+		return q.Execute(ctx, "eject", map[string]any{"id": cdDrive, "force": true}, nil)
+	}
+
+	return q.Execute(ctx, "blockdev-change-medium", map[string]any{
+		"id": cdDrive, "filename": image, "format": "raw", "force": true,
+	}, nil)
+}
+
 // Close cuts the power and closes the log; the files stay.
 func (m *Machine) Close() error {
 	return errors.Join(m.Kill(), m.logFile.Close())

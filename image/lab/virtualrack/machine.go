@@ -69,7 +69,7 @@ func (c *machine) SwitchOn(device string) error {
 		return nil
 	}
 
-	c.machine.Reconfigure(func(m *lab.Config) { m.BootFrom(device == bmc.BootNetwork) })
+	c.machine.Reconfigure(func(m *lab.Config) { m.BootFrom(lab.BootDevice(device)) })
 	c.paused = false
 	if c.failed = c.machine.Start(c.ctx); c.failed != nil {
 		return c.failed

@@ -61,9 +61,9 @@ func TestBootOrder(t *testing.T) {
 	o.Disks, o.Gateway = 2, true
 	r := Plan(o)
 	m := r.config(r.Nodes[0], "dir", func(computer string, card int) string { return "port" })
-	m.BootFrom(true)
+	m.BootFrom(lab.BootNetwork)
 	assert.Equal(t, []int{1, 0, 2, 3}, order(m))
-	m.BootFrom(false)
+	m.BootFrom(lab.BootDisks)
 	assert.Equal(t, []int{3, 0, 1, 2}, order(m))
 }
 

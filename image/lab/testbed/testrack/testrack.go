@@ -282,7 +282,7 @@ func (b *Server) SwitchOn(device string) error {
 	if b.IsOn() {
 		return nil
 	}
-	b.machine.Reconfigure(func(c *lab.Config) { c.BootFrom(device == bmc.BootNetwork) })
+	b.machine.Reconfigure(func(c *lab.Config) { c.BootFrom(lab.BootDevice(device)) })
 	return b.machine.Start(b.ctx)
 }
 
