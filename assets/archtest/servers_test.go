@@ -16,6 +16,7 @@ import (
 var unlimited = map[string]string{
 	"pxe/limit/limit.go":                              "it is what bounds the others",
 	"image/lab/bmc/bmc.go":                            "a socket in the folder of a virtual rack, for one program of its own",
+	"image/lab/redfish/redfish.go":                    "a BMC of a rack, for the rack's own appliance",
 	"image/lab/virtualrack/control.go":                "the same; its connections are passed on and may pause",
 	"image/lab/testbed/sandbox/nodes/mirror/main.go":  "a test's",
 	"image/lab/testbed/simulator/network.go":          "a test's",

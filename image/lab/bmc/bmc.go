@@ -32,6 +32,7 @@ type Machine interface {
 const (
 	BootNone    = "none" // as the firmware likes: the disk first
 	BootNetwork = "pxe"
+	BootMedia   = "cdrom" // BMCs of package redfish have a disc for it
 )
 
 // Config describes one BMC.
@@ -263,6 +264,9 @@ func (b *BMC) Press(what, value string) error {
 	defer b.mu.Unlock()
 	return b.set(what, value)
 }
+
+// PowerOn does what the button at the server's front does.
+func (b *BMC) PowerOn() error { return b.Press("power", "1") }
 
 // Process is the simulator's.
 func (b *BMC) Process() process.ID { return b.child.ID }
