@@ -17,6 +17,7 @@ import (
 type upFlags struct {
 	want     virtualrack.Order
 	firmware string
+	bmc      string
 	accel    string
 	share    float64
 	fit      bool
@@ -41,6 +42,9 @@ and may be interrupted and asked again at any time.`,
 	flags.StringVar(
 		&u.firmware, "firmware", string(u.want.Firmware),
 		"of the nodes: bios, uefi, or mixed (node-1 BIOS, node-2 UEFI, …)",
+	)
+	flags.StringVar(
+		&u.bmc, "bmc", string(u.want.BMC), "of the nodes: ipmi, redfish, or mixed (node-1 IPMI, node-2 Redfish, …)",
 	)
 	flags.IntVar(&u.want.MiB, "memory", u.want.MiB, "memory of a node, MiB")
 	flags.IntVar(&u.want.DiskGiB, "disk", u.want.DiskGiB, "size of a node's disk, GiB")
@@ -83,7 +87,7 @@ func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 		return err
 	}
 
-	u.want.Firmware = virtualrack.Firmware(u.firmware)
+	u.want.Firmware, u.want.BMC = virtualrack.Firmware(u.firmware), virtualrack.BMCs(u.bmc)
 	order, err := labOrder(c.Dir, u.want, cmd.Flags().Changed)
 	if err != nil {
 		return err
@@ -208,6 +212,7 @@ func labOrder(dir string, want virtualrack.Order, changed func(flag string) bool
 
 	for flag, take := range map[string]func(){
 		"image": func() { have.Image = want.Image }, "nodes": func() { have.Nodes = want.Nodes }, "firmware": func() { have.Firmware = want.Firmware },
+		"bmc":    func() { have.BMC = want.BMC },
 		"memory": func() { have.MiB = want.MiB }, "disk": func() { have.DiskGiB = want.DiskGiB }, "disks": func() { have.Disks = want.Disks },
 		"nics": func() { have.NICs = want.NICs }, "gateway": func() { have.Gateway = want.Gateway }, "appliance-memory": func() { have.Appliance = want.Appliance },
 		"appliance-cpus": func() { have.CPUs = want.CPUs },

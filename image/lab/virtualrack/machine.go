@@ -23,8 +23,9 @@ type machine struct {
 	dir     string
 	machine *lab.Machine
 	ports   []*vswitch.Port
-	bmc     *bmc.BMC // of a node
-	changed func()   // a process has started
+	bmc     controller // of a node
+	ipmi    *bmc.BMC   // the same, if it speaks IPMI
+	changed func()     // a process has started
 
 	mu     sync.Mutex // power is switched by one at a time
 	power  power
@@ -95,20 +96,26 @@ func (c *machine) ShutDown() error {
 	return c.machine.PressPowerButton(c.ctx)
 }
 
+// powerOn switches it on, from what its BMC was told.
+func (c *machine) powerOn() error {
+	if c.bmc == nil {
+		return c.SwitchOn(c.power.Device)
+	}
+	return c.bmc.PowerOn()
+}
+
+// Insert puts a disc into its drive, which nodes with Redfish have; "" empties it.
+func (c *machine) Insert(file string) error { return c.machine.Insert(c.ctx, file) }
+
 // press is a button by name, as people and tests press it.
 func (c *machine) press(button string) error {
-	device := c.power.Device
-	if c.bmc != nil {
-		device = c.bmc.Device()
-	}
-
 	switch button {
 	case "on":
-		return c.SwitchOn(device)
+		return c.powerOn()
 	case "off":
 		return c.SwitchOff()
 	case "reset":
-		return errors.Join(c.SwitchOff(), c.SwitchOn(device))
+		return errors.Join(c.SwitchOff(), c.powerOn())
 	case "button":
 		return c.ShutDown()
 	case "pause":
@@ -202,8 +209,8 @@ func (c *machine) processes() []startedProcess {
 		}
 	}
 
-	if c.bmc != nil {
-		all = append(all, startedProcess{"BMC of " + c.Name, c.bmc.Process()})
+	if c.ipmi != nil {
+		all = append(all, startedProcess{"BMC of " + c.Name, c.ipmi.Process()})
 	}
 
 	return all

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"firstlight.dev/firstlight/image/lab"
@@ -19,6 +20,7 @@ type Order struct {
 	Image     string   `json:"image"`          // of the stick; absolute
 	Nodes     int      `json:"nodes"`          // 1 to MaxNodes
 	Firmware  Firmware `json:"firmware"`       // of the nodes
+	BMC       BMCs     `json:"bmc"`            // of the nodes
 	MiB       int      `json:"mib"`            // memory of a node
 	DiskGiB   int      `json:"diskGiB"`        // of each disk of a node
 	Disks     int      `json:"disks"`          // of a node; 1 or more
@@ -41,6 +43,15 @@ const (
 	Mixed   Firmware = "mixed" // node 1 BIOS, node 2 UEFI, and so on
 )
 
+// BMCs says what the nodes' BMCs speak.
+type BMCs string
+
+const (
+	AllIPMI    BMCs = "ipmi"
+	AllRedfish BMCs = "redfish"
+	MixedBMCs  BMCs = "mixed" // node 1 IPMI, node 2 Redfish, and so on
+)
+
 // MaxNodes is how many nodes the rack's address plan has room for.
 const MaxNodes = 99
 
@@ -49,6 +60,7 @@ func DefaultOrder() Order {
 	return Order{
 		Nodes:     2,
 		Firmware:  AllBIOS,
+		BMC:       AllIPMI,
 		MiB:       2048,
 		DiskGiB:   8,
 		Disks:     1,
@@ -79,11 +91,13 @@ func (o Order) Check() error {
 			return fmt.Errorf("%d %s; want %d to %d", c.value, c.what, c.low, c.high)
 		}
 	}
-	switch o.Firmware {
-	case AllBIOS, AllUEFI, Mixed:
-		return nil
+	if !slices.Contains([]Firmware{AllBIOS, AllUEFI, Mixed}, o.Firmware) {
+		return fmt.Errorf("firmware %q; want %s, %s or %s", o.Firmware, AllBIOS, AllUEFI, Mixed)
 	}
-	return fmt.Errorf("firmware %q; want %s, %s or %s", o.Firmware, AllBIOS, AllUEFI, Mixed)
+	if !slices.Contains([]BMCs{AllIPMI, AllRedfish, MixedBMCs}, o.BMC) {
+		return fmt.Errorf("BMCs %q; want %s, %s or %s", o.BMC, AllIPMI, AllRedfish, MixedBMCs)
+	}
+	return nil
 }
 
 // The rack's networks, by the role that the site gives them.
@@ -136,6 +150,7 @@ type MachineSpec struct {
 	Firmware lab.Firmware
 	Cards    []Card     // the first boots
 	BMC      netip.Addr // of a node
+	Redfish  bool       // its BMC speaks Redfish; else IPMI
 	Address  netip.Addr // on the provisioning network
 }
 
@@ -173,6 +188,7 @@ func Plan(o Order) Rack {
 			n.Firmware = lab.UEFI
 		}
 
+		n.Redfish = o.BMC == AllRedfish || o.BMC == MixedBMCs && i%2 == 1
 		if o.Gateway {
 			n.Cards = append(n.Cards, Card{macOf(i+1, 2), baremetal})
 		}
@@ -271,6 +287,10 @@ func (r Rack) config(c MachineSpec, dir string, port func(computer string, card 
 		if c.Name == r.Nodes[0].Name {
 			m.Nice = firstNice
 		}
+	}
+
+	if c.Redfish {
+		m.CD = &lab.CD{}
 	}
 
 	for i, card := range c.Cards {

@@ -17,7 +17,7 @@ const someKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGZpcnN0bGlnaHQgZXhhbXBsZSB
 func TestDocument(t *testing.T) {
 	large := DefaultOrder()
 	large.Nodes, large.Firmware, large.Disks, large.NICs, large.Gateway = 3, Mixed, 2, 2, true
-	large.Cluster = false
+	large.Cluster, large.BMC = false, MixedBMCs
 	for name, o := range map[string]Order{"two.yaml": DefaultOrder(), "mixed.yaml": large} {
 		require.NoError(t, o.Check())
 		text, err := Plan(o).SiteDocument("a secret", someKey)
@@ -38,6 +38,7 @@ func TestOrdersAreChecked(t *testing.T) {
 		"0 nodes; want 1 to 99":                              func(o *Order) { o.Nodes = 0 },
 		"100 nodes; want 1 to 99":                            func(o *Order) { o.Nodes = 100 },
 		`firmware "efi"; want bios, uefi or mixed`:           func(o *Order) { o.Firmware = "efi" },
+		`BMCs "ilo"; want ipmi, redfish or mixed`:            func(o *Order) { o.BMC = "ilo" },
 		"512 MiB of memory for a node; want 1024 to 1048576": func(o *Order) { o.MiB = 512 },
 		"0 disks for a node; want 1 to 8":                    func(o *Order) { o.Disks = 0 },
 		"65 processors of the appliance; want 0 to 64":       func(o *Order) { o.CPUs = 65 },

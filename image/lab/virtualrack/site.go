@@ -7,6 +7,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/image/lab"
+	"firstlight.dev/firstlight/image/lab/redfish"
 )
 
 // bmcUser is the user of every BMC of a rack.
@@ -38,6 +39,12 @@ func (r Rack) SiteDocument(password, key string) (string, error) {
 
 var document = template.Must(template.New("site.yaml").Option("missingkey=error").Funcs(template.FuncMap{
 	"at": addressOf, "cidr": prefixOf,
+	"bmc": func(c MachineSpec) string {
+		if c.Redfish {
+			return fmt.Sprintf("redfish+https://%s%s", c.BMC, redfish.SystemPath)
+		}
+		return fmt.Sprintf("ipmi://%s", c.BMC)
+	},
 	"network": func(name string) string { return networks[name].String() },
 	"firmware": func(c MachineSpec) string {
 		return map[lab.Firmware]string{lab.BIOS: "legacy", lab.UEFI: "UEFI"}[c.Firmware]
@@ -70,7 +77,7 @@ nodes:
   - name: {{.Name}}
     macs: [{{range $i, $c := .Cards}}{{if $i}}, {{end}}"{{$c.MAC}}"{{end}}]
     bootMode: {{firmware .}}
-    bmc: {address: "ipmi://{{.BMC}}", username: {{$.User}}, password: "{{$.Password}}"}
+    bmc: {address: "{{bmc .}}", username: {{$.User}}, password: "{{$.Password}}"}
     {{- if gt $.Rack.Order.Disks 1}}
     rootDevice: {serialNumber: "{{.Name}}-disk0"}
     {{- end}}

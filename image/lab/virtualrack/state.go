@@ -1,6 +1,7 @@
 package virtualrack
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,6 +71,7 @@ func readRackDoc(dir string) (rackDoc, error) {
 		return m, fmt.Errorf("%s: %w", dir, NoRack)
 	}
 
+	m.Order.BMC = cmp.Or(m.Order.BMC, AllIPMI) // racks of before anyone could ask
 	return m, err
 }
 

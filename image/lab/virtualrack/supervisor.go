@@ -17,7 +17,6 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/image/lab"
-	"firstlight.dev/firstlight/image/lab/bmc"
 	"firstlight.dev/firstlight/image/lab/endpoint"
 	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/vswitch"
@@ -216,35 +215,10 @@ func (s *supervisor) addMachine(ctx context.Context, what MachineSpec) error {
 		return nil
 	}
 
-	front, err := s.endpoints[bmcs].ListenPacket(netip.AddrPortFrom(what.BMC, 623))
-	if err != nil {
-		return err
+	if what.Redfish {
+		return s.startRedfish(c)
 	}
-
-	var inside netip.Addr
-	if s.rack.Order.EmptySite { // hosts without a MAC are found by what their inventory says of their BMC
-		inside = what.BMC
-	}
-	c.bmc, err = bmc.Start(bmc.Config{
-		Inside:   inside,
-		Name:     what.Name,
-		Dir:      filepath.Join(c.dir, "bmc"),
-		User:     bmcUser,
-		Password: s.made.Password,
-		Front:    front,
-		Device:   c.power.Device,
-		Changed: func(device string) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			s.logError(c.savePower(power{On: c.power.On, Device: device}))
-		},
-		Report: s.logError,
-	}, c)
-	if err != nil {
-		return err
-	}
-	c.machine.Reconfigure(func(m *lab.Config) { m.Extra = append(m.Extra, c.bmc.Args()...) })
-	return nil
+	return s.startIPMI(c)
 }
 
 // run switches on what was on and watches until ctx ends. It answers only then: who started the
@@ -258,7 +232,7 @@ func (s *supervisor) run(ctx context.Context, cancel context.CancelFunc) error {
 	for _, c := range s.all {
 		if c.power.On {
 			s.log.Info("switched on", "machine", c.Name)
-			if err := c.SwitchOn(c.power.Device); err != nil {
+			if err := c.powerOn(); err != nil {
 				return err
 			}
 		}

@@ -154,7 +154,7 @@ func describeDifferences(have, want Order) string {
 		what       string
 		have, want any
 	}{
-		{"image", have.Image, want.Image}, {"nodes", have.Nodes, want.Nodes}, {"firmware", have.Firmware, want.Firmware}, {"memory", have.MiB, want.MiB},
+		{"image", have.Image, want.Image}, {"nodes", have.Nodes, want.Nodes}, {"firmware", have.Firmware, want.Firmware}, {"BMCs", have.BMC, want.BMC}, {"memory", have.MiB, want.MiB},
 		{"disk", have.DiskGiB, want.DiskGiB}, {"disks", have.Disks, want.Disks}, {"nics", have.NICs, want.NICs}, {"gateway", have.Gateway, want.Gateway},
 		{"appliance memory", have.Appliance, want.Appliance}, {"appliance processors", have.CPUs, want.CPUs}, {"stick", have.StickGiB, want.StickGiB}, {"cluster", have.Cluster, want.Cluster},
 		{"empty site", have.EmptySite, want.EmptySite},

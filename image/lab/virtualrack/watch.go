@@ -77,7 +77,7 @@ func (s *supervisor) updatePhases(now time.Time) {
 	}
 
 	for _, c := range s.all {
-		if c.bmc != nil && !c.bmc.IsRunning() {
+		if c.ipmi != nil && !c.ipmi.IsRunning() {
 			s.faults["BMC of "+c.Name] = "has ended; its log says why; `firstlight lab down` and `up` start it again"
 		}
 	}
