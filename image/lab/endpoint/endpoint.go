@@ -54,6 +54,7 @@ func Attach(
 		stack: stack.New(stack.Options{
 			NetworkProtocols:   []stack.NetworkProtocolFactory{arp.NewProtocol, ipv4.NewProtocol},
 			TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4},
+			HandleLocal:        true, // a workstation reaches the BMCs, whose addresses are the endpoint's, too
 		}),
 		link: channel.New(waiting, uint32(frameMTU), tcpip.LinkAddress(mac)),
 		gone: make(chan struct{}),

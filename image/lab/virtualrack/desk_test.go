@@ -59,13 +59,14 @@ for last; do :; done; case $last in *[!0-9]*) : >"$last";; *) for f; do case $f 
 }
 
 // newRack is a directory with a rack of fakes, not started.
-func newRack(t *testing.T) Client {
+func newRack(t *testing.T) Client { return newRackOf(t, DefaultOrder()) }
+
+func newRackOf(t *testing.T, o Order) Client {
 	bin := t.TempDir()
 	for name, script := range fakes {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	o := DefaultOrder()
 	o.Image = filepath.Join(bin, "stick.img")
 	readme := disk.File{Path: "README.txt", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("hello")), nil }}
 	require.NoError(t, disk.Write(t.Context(), o.Image, disk.Layout{GUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c100", Partitions: []disk.Partition{{
@@ -236,6 +237,9 @@ func TestAnotherRackIsNotOverwritten(t *testing.T) {
 	other = o
 	other.Cluster, other.Capture = false, true
 	assert.ErrorContains(t, Create(c.Dir, "/bin/firstlight", other), ": cluster is true, asked is false; `firstlight lab down --remove`")
+	other = o
+	other.BMC = AllRedfish
+	assert.ErrorContains(t, Create(c.Dir, "/bin/firstlight", other), ": BMCs is ipmi, asked is redfish; `firstlight lab down --remove`")
 	have, _, err := ReadOrder(c.Dir)
 	require.NoError(t, err)
 	assert.False(t, have.Capture, "what is refused changes nothing")
