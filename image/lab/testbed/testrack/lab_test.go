@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/image/lab"
+	"firstlight.dev/firstlight/image/lab/redfish"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/testrack"
 )
@@ -26,6 +27,7 @@ type node struct {
 	number int
 	mode   string // firmware, as in site.yaml
 	extra  string // further lines in site.yaml, indented
+	scheme string // of its BMC's address; "": ipmi
 	roomy  bool   // its disk has room for the images of a cluster
 	text   string // all of it in site.yaml, in place of what follows from the above; "": that
 }
@@ -43,6 +45,14 @@ func (n node) mac() string     { return fmt.Sprintf("52:54:00:00:00:%02x", n.num
 func (n node) port() int       { return 6229 + n.number } // of its BMC
 func (n node) address() string { return fmt.Sprintf("172.22.0.%d", 149+n.number) }
 
+// bmc is the address of its BMC in site.yaml.
+func (n node) bmc() string {
+	if n.scheme == "" {
+		return fmt.Sprintf("ipmi://%s:%d", testrack.BMCAddr, n.port())
+	}
+	return fmt.Sprintf("%s://%s:%d%s", n.scheme, testrack.BMCAddr, n.port(), redfish.SystemPath)
+}
+
 // entry is the node's in site.yaml: known by its MAC and its BMC.
 func (n node) entry() string {
 	if n.text != "" {
@@ -51,9 +61,9 @@ func (n node) entry() string {
 	return fmt.Sprintf(`  - name: %s
     macs: [%q]
     bootMode: %s
-    bmc: {address: "ipmi://%s:%d", username: %s, password: %s}
+    bmc: {address: %q, username: %s, password: %s}
 %s    links: [{network: provisioning, mac: %q, address: %s/24}]
-`, n.name(), n.mac(), n.mode, testrack.BMCAddr, n.port(), testrack.User, testrack.Password, n.extra, n.mac(), n.address())
+`, n.name(), n.mac(), n.mode, n.bmc(), testrack.User, testrack.Password, n.extra, n.mac(), n.address())
 }
 
 func need(t *testing.T, kind string) {
@@ -106,7 +116,7 @@ func (r *room) plug(s testrack.ServerConfig) *testrack.Server {
 	r.t.Cleanup(func() {
 		if text := box.Console(); r.t.Failed() {
 			r.t.Logf("the end of the console of %s:\n%s", s.Name, text[max(0, len(text)-8000):])
-			r.t.Logf("what its BMC was told: %s", strings.Join(box.BMC().Writes(), ", "))
+			r.t.Logf("what its BMC was told: %s", strings.Join(box.Writes(), ", "))
 		}
 	})
 	return box
@@ -125,7 +135,7 @@ func (r *room) plugNode(n *node, data string) *testrack.Server {
 
 // server is what the node is made of, with the file of a second disk or "".
 func (n node) server(data string) testrack.ServerConfig {
-	s := testrack.ServerConfig{Name: n.name(), MAC: n.mac(), Port: n.port(), Disk: n.disk(), Data: data, MiB: 2048}
+	s := testrack.ServerConfig{Name: n.name(), MAC: n.mac(), Port: n.port(), Disk: n.disk(), Data: data, MiB: 2048, Redfish: n.scheme != ""}
 	if n.mode == "UEFI" {
 		s.Firmware = lab.UEFI
 	}

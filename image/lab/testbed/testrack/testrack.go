@@ -1,7 +1,7 @@
 // Package testrack is servers for the appliance to provision: QEMU machines on one switch (package
 // vswitch), each with a BMC that turns it on and off. The BMC is OpenIPMI's ipmi_sim, so that Ironic
-// talks to it as it does to a real one. The appliance is a sandbox that is connected to that switch: it
-// may be cut off and started again, and the servers go on running.
+// talks to it as it does to a real one, or one of package redfish. The appliance is a sandbox that is connected to that
+// switch: it may be cut off and started again, and the servers go on running.
 package testrack
 
 import (
@@ -19,6 +19,7 @@ import (
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/accelerator"
 	"firstlight.dev/firstlight/image/lab/bmc"
+	"firstlight.dev/firstlight/image/lab/redfish"
 	"firstlight.dev/firstlight/image/lab/testbed/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/vswitch"
@@ -45,7 +46,8 @@ type ServerConfig struct {
 	Name     string
 	Dir      string // disk, console log, BMC's state
 	MAC      string
-	Port     int    // of the BMC, UDP
+	Port     int    // of the BMC: UDP, or TCP with Redfish
+	Redfish  bool   // its BMC speaks Redfish over TLS, and has a drive for discs; else it speaks IPMI
 	Disk     int64  // bytes; blank at first; serial number: Name
 	Data     string // file of a second disk, serial number Name-data; "": none
 	MiB      int    // memory
@@ -60,7 +62,8 @@ type ServerConfig struct {
 type Server struct {
 	ServerConfig
 	ctx     context.Context // of the rack: its machine ends with it
-	bmc     *bmc.BMC
+	bmc     *bmc.BMC        // nil: it speaks Redfish
+	redfish *redfish.BMC    // nil: it speaks IPMI
 	cable   *vswitch.Port
 	machine *lab.Machine
 }
@@ -213,22 +216,10 @@ func (r *Rack) plug(b *Server) error {
 		return err
 	}
 
-	var front net.PacketConn
-	at := net.JoinHostPort(BMCAddr, strconv.Itoa(b.Port))
-	if err := netns.Do(
-		r.Network(), func() (err error) { front, err = net.ListenPacket("udp", at); return err },
-	); err != nil {
-		return fmt.Errorf("listen for its BMC: %w", err)
+	if b.Redfish {
+		return r.startRedfish(b)
 	}
-
-	b.bmc, err = bmc.Start(bmc.Config{
-		Name:     b.Name,
-		Dir:      filepath.Join(b.Dir, "bmc"),
-		User:     User,
-		Password: Password,
-		Front:    front,
-	}, b)
-	return err
+	return r.startIPMI(b)
 }
 
 // machineConfig is the server's machine, with its network at a socket of the switch.
@@ -243,6 +234,10 @@ func (b *Server) machineConfig(accel accelerator.Kind, mac net.HardwareAddr, soc
 		Disks:    []lab.Disk{{Image: b.DiskFile(), Bus: lab.Virtio, Direct: true, Serial: b.Name, Quick: true}},
 		NICs:     []lab.NIC{{MAC: mac, Port: socket, NoROM: b.NoROM}},
 	}
+	if b.Redfish {
+		c.CD = &lab.CD{}
+	}
+
 	if b.Data != "" {
 		data := lab.Disk{
 			Image:  b.Data,
@@ -255,9 +250,6 @@ func (b *Server) machineConfig(accel accelerator.Kind, mac net.HardwareAddr, soc
 	}
 	return c
 }
-
-// BMC is the server's controller.
-func (b *Server) BMC() *bmc.BMC { return b.bmc }
 
 // Cable is the server's port of the switch: what is wrong with it can be set, and counted.
 func (b *Server) Cable() *vswitch.Port { return b.cable }
@@ -292,7 +284,10 @@ func (b *Server) SwitchOff() error { return b.machine.Kill() }
 // ShutDown cuts the power as well: no system waits for a button here.
 func (b *Server) ShutDown() error { return b.SwitchOff() }
 
+// Insert puts the image of a disc into the server's drive; "" empties it.
+func (b *Server) Insert(file string) error { return b.machine.Insert(b.ctx, file) }
+
 // Unplug ends the BMC and cuts the power. The disk stays.
 func (b *Server) Unplug() error {
-	return errors.Join(b.bmc.Close(), b.machine.Close(), b.cable.Close())
+	return errors.Join(b.closeBMC(), b.machine.Close(), b.cable.Close())
 }

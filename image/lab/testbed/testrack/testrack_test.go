@@ -59,6 +59,23 @@ func TestServerIsInstalledOnTheDiskThatIsNamedUEFI(t *testing.T) {
 	assert.Equal(t, before, sum(t, data), "the disk that was not named was changed")
 }
 
+// The same way with a BMC that speaks Redfish over TLS, with a certificate that it made itself: the server boots from the
+// network because its BMC was told so, and that certificate is pinned.
+func TestServerIsInstalledByRedfishUEFI(t *testing.T) {
+	need(t, "rack-all")
+	r := newRoom(t, 40*time.Minute, "UEFI")
+	r.nodes[0].scheme = "redfish+https"
+	box := r.node1("")
+	r.power()
+
+	r.installed(box)
+	r.launched()
+	assert.Contains(t, box.Writes(), "boot Pxe Once")
+	pins, err := filepath.Glob(r.appliance.Path("/var/lib/firstlight/hosts/bmc/*"))
+	require.NoError(t, err)
+	assert.Len(t, pins, 1, "the certificate is not on DATA")
+}
+
 // installed waits until node1 is in service and shows what it is then.
 func (r *room) installed(box *testrack.Server) {
 	r.t.Helper()
@@ -72,7 +89,7 @@ func (r *room) installed(box *testrack.Server) {
 	assert.Contains(r.t, log, "status: done")
 	assert.Contains(r.t, log, "172.22.0.150/24")
 	assert.NotContains(r.t, log, "Invalid", "cloud-init does not know all that it was told")
-	r.t.Logf("what its BMC was told: %s", strings.Join(box.BMC().Writes(), ", "))
+	r.t.Logf("what its BMC was told: %s", strings.Join(box.Writes(), ", "))
 }
 
 // refuses asks Ironic without a password and without TLS.
