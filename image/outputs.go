@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/media"
 	"firstlight.dev/firstlight/image/sbom"
@@ -45,11 +44,13 @@ func (b *build) writeOutputs(ctx context.Context, from Made) (stamp, error) {
 			return err
 		}
 
-		s.Root = disk.InPlace(size)
-		return fillGrubConfig(s.ESP, map[string]string{
-			stick.VerityPlaceholder:  hash,
-			stick.VersionPlaceholder: b.version,
-		})
+		config, err := b.slotConfig(ctx, from, hash)
+		if err != nil {
+			return err
+		}
+
+		s.Root, s.Slot = disk.InPlace(size), append(s.Slot, config)
+		return nil
 	})
 	if err != nil {
 		return stamp{}, err

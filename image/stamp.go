@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"firstlight.dev/firstlight/assets/verity"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/disk/verity"
 	"firstlight.dev/firstlight/image/media"
 )
 

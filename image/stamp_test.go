@@ -1,19 +1,15 @@
 package image
 
 import (
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/cache"
-	"firstlight.dev/firstlight/image/disk"
 )
 
 // TestOutputsAreLookedAtAfterAStart: what a power failure left of an image is not taken for it, although
@@ -40,30 +36,4 @@ func TestOutputsAreLookedAtAfterAStart(t *testing.T) {
 	require.NoError(t, s.write(b.stampPath()))
 	_, ok = b.readStamp()
 	assert.False(t, ok)
-}
-
-// TestGrubConfigIsFilledIn: each placeholder must be there once, whatever else the file says.
-func TestGrubConfigIsFilledIn(t *testing.T) {
-	fill := func(path, text string) (string, error) {
-		esp := []disk.File{{Path: path, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}}
-		if err := fillGrubConfig(esp, map[string]string{stick.VerityPlaceholder: "hash", stick.VersionPlaceholder: "1-dev+x"}); err != nil {
-			return "", err
-		}
-		r, err := esp[0].Open()
-		require.NoError(t, err)
-		filled, err := io.ReadAll(r)
-		require.NoError(t, err)
-		return string(filled), nil
-	}
-	at := strings.TrimPrefix(stick.GrubConfigPath, "/")
-	got, err := fill(at, "linux version=@VERSION@ verity=@VERITY@\n")
-	require.NoError(t, err)
-	assert.Equal(t, "linux version=1-dev+x verity=hash\n", got)
-
-	_, err = fill(at, "linux verity=@VERITY@\n")
-	assert.ErrorContains(t, err, "@VERSION@ is there 0 times and not once")
-	_, err = fill(at, "linux version=@VERSION@ verity=@VERITY@ @VERITY@\n")
-	assert.ErrorContains(t, err, "@VERITY@ is there 2 times and not once")
-	_, err = fill("x", "")
-	assert.ErrorContains(t, err, "overlays/esp has no such file")
 }

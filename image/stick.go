@@ -1,19 +1,15 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"maps"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
 
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/initramfs"
+	"firstlight.dev/firstlight/image/media"
 	"firstlight.dev/firstlight/image/recipe"
 )
 
@@ -59,8 +55,11 @@ func (b *build) stickLayout(ctx context.Context, from Made) (disk.Stick, error) 
 	}
 
 	esp = append(append(esp, loaders.UEFI()...),
-		disk.HostFile(stick.KernelPath, filepath.Join(kernel, initramfs.KernelFile)),
-		disk.HostFile(stick.InitramfsPath, filepath.Join(kernel, initramfs.InitramfsFile)))
+		disk.TextFile(stick.EnvironmentPath, stick.Environment{Slot: stick.SlotA}.Encode()))
+	slot := []disk.File{
+		disk.HostFile(stick.KernelName, filepath.Join(kernel, initramfs.KernelFile)),
+		disk.HostFile(stick.InitramfsName, filepath.Join(kernel, initramfs.InitramfsFile)),
+	}
 	site, err := disk.DirFiles(b.path(b.r.Stick.Site))
 	if err != nil {
 		return disk.Stick{}, err
@@ -84,6 +83,7 @@ func (b *build) stickLayout(ctx context.Context, from Made) (disk.Stick, error) 
 
 	return disk.Stick{
 		ESP:   esp,
+		Slot:  slot,
 		Site:  site,
 		Boot:  boot,
 		Core:  core,
@@ -91,32 +91,14 @@ func (b *build) stickLayout(ctx context.Context, from Made) (disk.Stick, error) 
 	}, nil
 }
 
-// fillGrubConfig puts values in place of their placeholders into the boot loader's configuration: the root hash,
-// because what GRUB hands to the kernel decides which root it may run, and the version.
-func fillGrubConfig(esp []disk.File, values map[string]string) error {
-	i := slices.IndexFunc(esp, func(file disk.File) bool { return "/"+file.Path == path.Clean(stick.GrubConfigPath) })
-	if i < 0 {
-		return fmt.Errorf("fill in %s: overlays/esp has no such file", stick.GrubConfigPath)
-	}
-
-	r, err := esp[i].Open()
-	if err != nil {
-		return fmt.Errorf("fill in %s: %w", esp[i].Path, err)
-	}
-
-	text, err := io.ReadAll(r)
-	r.Close()
-	if err != nil {
-		return fmt.Errorf("fill in %s: %w", esp[i].Path, err)
-	}
-
-	for _, placeholder := range slices.Sorted(maps.Keys(values)) {
-		if n := bytes.Count(text, []byte(placeholder)); n != 1 {
-			return fmt.Errorf("fill in %s: %s is there %d times and not once", esp[i].Path, placeholder, n)
+// slotConfig is the slot's configuration for a root hash: what GRUB hands to the kernel decides which root it may run.
+func (b *build) slotConfig(ctx context.Context, from Made, rootHash string) (disk.File, error) {
+	c := stick.SlotConfig{Version: b.version, RootHash: rootHash}
+	for name, sum := range map[string]*string{initramfs.KernelFile: &c.Kernel, initramfs.InitramfsFile: &c.Initramfs} {
+		var err error
+		if *sum, err = media.DigestFile(ctx, filepath.Join(from.path(kindKernel), name)); err != nil {
+			return disk.File{}, err
 		}
-		text = bytes.Replace(text, []byte(placeholder), []byte(values[placeholder]), 1)
 	}
-
-	esp[i] = disk.TextFile(esp[i].Path, text)
-	return nil
+	return disk.TextFile(stick.SlotConfigName, c.Encode()), nil
 }

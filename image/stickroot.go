@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"firstlight.dev/firstlight/assets/verity"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/disk/mkfs"
-	"firstlight.dev/firstlight/image/disk/verity"
 )
 
 // The appliance's root file system is made in two steps. Its base is everything but the

@@ -21,6 +21,7 @@ const (
 	TypeBasicData = "ebd0a0a2-b9e5-4433-87c0-68b6b72699c7"
 	TypeLinux     = "0fc63daf-8483-4772-8e79-3d69d8477de4"
 	TypeLinuxRoot = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709" // root file system, x86-64
+	TypeLinuxBoot = "bc13c2ff-59e6-4262-a352-b275fd6f7172" // kernels and initramfs; no other system shows it
 )
 
 // SectorSize is the logical sector size of the disks we write, in bytes.

@@ -15,6 +15,8 @@ import (
 // from, how to find each of its partitions again, and what vouches for the root.
 type BootInfo struct {
 	Version    string      `json:"version,omitempty"` // of the image; empty if the boot loader named none
+	Slot       Slot        `json:"slot"`              // that is started
+	Trial      bool        `json:"trial,omitempty"`   // for the first time, until it is kept
 	Disk       Disk        `json:"disk"`
 	Partitions []Partition `json:"partitions"` // in table order, empty entries left out
 	Verity     Verity      `json:"verity"`

@@ -13,14 +13,19 @@ const (
 	PartitionRootA = "ROOT-A"
 	PartitionRootB = "ROOT-B"
 	PartitionData  = "DATA"
+	PartitionBootA = "BOOT-A"
+	PartitionBootB = "BOOT-B"
 )
 
-// Paths on the ESP that grub.cfg reads and the builder fills.
+// Numbers of the boot partitions in the table, by which grub.cfg finds them. They are behind that of DATA, which sticks
+// of all versions have as number 6.
 const (
-	KernelPath     = "/firstlight/vmlinuz"
-	InitramfsPath  = "/firstlight/initramfs.img"
-	GrubConfigPath = "/EFI/debian/grub.cfg" // compiled into Debian's signed GRUB; our BIOS core uses the same
+	NumberBootA = 7
+	NumberBootB = 8
 )
+
+// GrubConfigPath on the ESP is compiled into Debian's signed GRUB; our BIOS core uses the same.
+const GrubConfigPath = "/EFI/debian/grub.cfg"
 
 // IOMMUMark is a file of an installed node, in its root: the boot loader of the stick's node images starts a system that
 // has it with IOMMUParameters.
@@ -29,26 +34,24 @@ const (
 	IOMMUParameters = "intel_iommu=on iommu=pt"
 )
 
-// Placeholders stand in overlays/esp's grub.cfg where the builder puts a value.
-const (
-	VerityPlaceholder  = "@VERITY@"  // root hash of ROOT-A: 64 lower-case hexadecimal digits
-	VersionPlaceholder = "@VERSION@" // of the image, without spaces
-)
-
 // Kernel parameters.
 const (
 	// ParamESP carries the unique GUID of the ESP that GRUB was loaded from. Disks get
 	// their own GUIDs when written, so this names one stick among several.
 	ParamESP = "firstlight.esp"
-	// ParamVerity carries the root hash of ROOT-A's dm-verity tree, 64 hex digits.
+	// ParamSlot says which slot is started: a or b.
+	ParamSlot = "firstlight.slot"
+	// ParamTrial is there while a version is tried: what hangs or fails then ends in a restart.
+	ParamTrial = "firstlight.trial"
+	// ParamVerity carries the root hash of the slot's dm-verity tree, 64 hex digits.
 	ParamVerity = "firstlight.verity"
 	// ParamVersion carries the version of the image. It stands here and in no program, so that another commit
-	// makes only the ESP new.
+	// makes only the boot partition new.
 	ParamVersion = "firstlight.version"
 )
 
 // BlockSize is the block size of the dm-verity tree and the alignment of what lies in
-// ROOT-A: squashfs, padded to BlockSize; the verity superblock, one block; the hash tree.
+// a root partition: squashfs, padded to BlockSize; the verity superblock, one block; the hash tree.
 // This is the layout that `veritysetup format --hash-offset` gives.
 const BlockSize = 4096
 
@@ -57,6 +60,7 @@ const (
 	RunDir          = "/run/firstlight"              // tmpfs, made by firstlight-init
 	BootInfoFile    = "/run/firstlight/boot.json"    // Boot, by firstlight-init
 	StorageInfoFile = "/run/firstlight/storage.json" // Storage, by `firstlightd storage`
+	KeptFile        = "/run/firstlight/kept"         // there when the version on trial is kept
 	DamageFile      = "/run/firstlight/damage"       // one line per corrupted block, by firstlight-init's watcher
 	SiteDir         = "/run/firstlight/site"         // SITE, mounted read-only
 	DataDir         = "/var/lib/firstlight"          // DATA, or a tmpfs when there is none

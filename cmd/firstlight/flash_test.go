@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/disk/fat"
 	"firstlight.dev/firstlight/image/flash"
 	"firstlight.dev/firstlight/image/verify"
 )

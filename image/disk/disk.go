@@ -30,6 +30,7 @@ type Layout struct {
 // Partition is one entry and what is written into it. Partitions follow each other without
 // gaps, from Align on.
 type Partition struct {
+	Number     int // in the table, from 1; 0 is the partition's place in the list
 	Name       string
 	Type       string // one of the gpt.Type constants
 	GUID       string

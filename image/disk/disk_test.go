@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/disk/fat"
 )
 
 // program finds an independent reader or skips.
@@ -80,13 +80,14 @@ func rootFile(t *testing.T, size int) string {
 func someStick(t *testing.T) disk.Stick {
 	return disk.Stick{
 		ESP: []disk.File{
-			text("firstlight/vmlinuz", strings.Repeat("kernel", 500_000)),
+			text("firstlight/large", strings.Repeat("kernel", 500_000)),
 			text("EFI/debian/grub.cfg", "set timeout=0\n"),
 			text("EFI/BOOT/BOOTX64.EFI", "shim"),
 			text("EFI/BOOT/a much longer name, with blanks.efi", "long"),
 			text("empty", ""),
 			text("loader/entries/", ""),
 		},
+		Slot: []disk.File{text("vmlinuz", strings.Repeat("kernel", 500_000))},
 		Site: []disk.File{text("README.txt", "hello"), text("site.example.yaml", "a: b\n")},
 		Root: disk.Image(rootFile(t, 3<<20+5)), Boot: bootImg(), Core: coreImg(20),
 		Sizes: map[string]int64{"ESP": 64 << 20},

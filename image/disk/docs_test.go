@@ -1,6 +1,7 @@
 package disk_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"testing"
@@ -20,9 +21,9 @@ func TestDocsNamePartitionsAndRules(t *testing.T) {
 	l, err := someStick(t).Layout()
 	require.NoError(t, err)
 	for i, p := range l.Partitions {
-		assert.Contains(t, string(text), fmt.Sprintf("| %d | %s | `%s` |", i+1, p.Name, p.Type))
+		assert.Contains(t, string(text), fmt.Sprintf("| %d | %s | `%s` |", cmp.Or(p.Number, i+1), p.Name, p.Type))
 	}
-	assert.Contains(t, string(text), fmt.Sprintf("| %d | %s | `%s` | not in the image", len(l.Partitions)+1, stick.PartitionData, gpt.TypeLinux))
+	assert.Contains(t, string(text), fmt.Sprintf("| 6 | %s | `%s` | not in the image", stick.PartitionData, gpt.TypeLinux))
 	for _, f := range closure.Finders() {
 		assert.Contains(t, string(text), "\n| "+f.Name+" | ")
 	}

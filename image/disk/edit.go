@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
+	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
-	"firstlight.dev/firstlight/image/disk/fat"
 )
 
 // CopyFAT writes one FAT partition of an image to the empty file out, as large as it is, with a

@@ -12,7 +12,7 @@ import (
 	"github.com/diskfs/go-diskfs/backend/file"
 	"github.com/diskfs/go-diskfs/filesystem/fat32"
 
-	"firstlight.dev/firstlight/image/disk/fat"
+	"firstlight.dev/firstlight/assets/fat"
 )
 
 // leastFAT is the smallest partition that firmware takes for FAT32: below 65525 clusters

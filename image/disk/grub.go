@@ -58,11 +58,11 @@ func PatchGrub(boot, core []byte, coreLBA uint64) (bootCode, coreImage []byte, e
 const grubPrefix = "(,gpt2)/EFI/debian"
 
 // grubModules is what the BIOS core needs: reading our disk, drawing the menu, telling
-// the kernel which disk it is, talking to a serial line.
+// the kernel which disk it is, keeping in mind which slot is tried, talking to a serial line.
 var grubModules = []string{
 	"biosdisk", "part_gpt", "fat", "ext2", "normal", "linux", "echo", "serial", "terminal",
 	"configfile", "test", "regexp", "search", "search_fs_uuid", "search_fs_file", "search_label",
-	"probe", "reboot", "halt", "sleep",
+	"probe", "loadenv", "reboot", "halt", "sleep",
 }
 
 // BootLoaders are those that Debian built, unpacked.

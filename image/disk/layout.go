@@ -16,6 +16,8 @@ const (
 	stickSiteGUID = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c103"
 	stickAGUID    = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c104"
 	stickBGUID    = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c105"
+	bootAGUID     = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c107"
+	bootBGUID     = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c108"
 
 	nodeGUID     = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c200"
 	nodeBIOSGUID = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c201"
@@ -24,7 +26,14 @@ const (
 
 	stickESPVolume  = 0xF125_0E50
 	stickSiteVolume = 0xF125_51E0
+	bootAVolume     = 0xF125_B001
 	nodeESPVolume   = 0xF125_0E51
+)
+
+// Numbers of the roots in the table: 6 is DATA's, which the appliance makes.
+const (
+	numberRootA = 4
+	numberRootB = 5
 )
 
 // attributeReadOnly is bit 60 of the Discoverable Partitions Specification;
@@ -36,7 +45,8 @@ const (
 
 // Stick is what the appliance's disk is made of.
 type Stick struct {
-	ESP   []File           // shim, GRUB, its configuration, kernel, initramfs
+	ESP   []File           // shim, GRUB, its configuration and its memory
+	Slot  []File           // kernel, initramfs and what they start, for slot a
 	Site  []File           // what people see who put the stick into a laptop
 	Root  Content          // the squashfs with its verity tree
 	Boot  []byte           // GRUB's boot.img as it is in the package
@@ -44,8 +54,9 @@ type Stick struct {
 	Sizes map[string]int64 // least bytes for a partition by name; the content may need more
 }
 
-// Layout is the appliance's disk. ROOT-B is an empty slot as large as ROOT-A. DATA is not
-// there: the appliance makes it at first boot in what the medium has left.
+// Layout is the appliance's disk. BOOT-B and ROOT-B are an empty slot as large as BOOT-A and ROOT-A. DATA is not
+// there: the appliance makes it at first boot in what the medium has left. The boot partitions are before the roots, so
+// that a stick without them gets room for them out of ROOT-B, beside its DATA.
 func (s Stick) Layout() (Layout, error) {
 	boot, core, err := PatchGrub(s.Boot, s.Core, Align/gpt.SectorSize)
 	if err != nil {
@@ -58,16 +69,23 @@ func (s Stick) Layout() (Layout, error) {
 			Content: FAT{Label: "ESP", VolumeID: stickESPVolume, Files: s.ESP}},
 		{Name: stick.PartitionSite, Type: gpt.TypeBasicData, GUID: stickSiteGUID,
 			Content: FAT{Label: "SITE", VolumeID: stickSiteVolume, Files: s.Site}},
-		{Name: stick.PartitionRootA, Type: gpt.TypeLinuxRoot, GUID: stickAGUID,
+		{Name: stick.PartitionBootA, Number: stick.NumberBootA, Type: gpt.TypeLinuxBoot, GUID: bootAGUID,
+			Attributes: attributeReadOnly | attributeNoAuto,
+			Content:    FAT{Label: "BOOT-A", VolumeID: bootAVolume, Files: s.Slot}},
+		{Name: stick.PartitionBootB, Number: stick.NumberBootB, Type: gpt.TypeLinuxBoot, GUID: bootBGUID,
+			Attributes: attributeReadOnly | attributeNoAuto, Content: Empty{}},
+		{Name: stick.PartitionRootA, Number: numberRootA, Type: gpt.TypeLinuxRoot, GUID: stickAGUID,
 			Attributes: attributeReadOnly | attributeNoAuto, Content: s.Root},
-		{Name: stick.PartitionRootB, Type: gpt.TypeLinuxRoot, GUID: stickBGUID,
+		{Name: stick.PartitionRootB, Number: numberRootB, Type: gpt.TypeLinuxRoot, GUID: stickBGUID,
 			Attributes: attributeReadOnly | attributeNoAuto, Content: Empty{}},
 	}}
 	if err := l.fitSizes(s.Sizes); err != nil {
 		return Layout{}, err
 	}
 
-	l.Partitions[4].Size = max(l.Partitions[3].Size, l.Partitions[4].Size)
+	const bootA, bootB, rootA, rootB = 3, 4, 5, 6 // in the list
+	l.Partitions[bootB].Size = max(l.Partitions[bootA].Size, l.Partitions[bootB].Size)
+	l.Partitions[rootB].Size = max(l.Partitions[rootA].Size, l.Partitions[rootB].Size)
 	return l, nil
 }
 

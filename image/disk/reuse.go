@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/assets/verity"
 	"firstlight.dev/firstlight/image/disk/squashfs"
-	"firstlight.dev/firstlight/image/disk/verity"
 )
 
 // ReusedPart is what ReuseImage found in its place.

@@ -7,7 +7,7 @@ import (
 	"math"
 	"os"
 
-	"firstlight.dev/firstlight/image/disk/verity"
+	"firstlight.dev/firstlight/assets/verity"
 )
 
 // Seal takes what file holds from byte at on for a file system, rounds it up to

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/goldentest"
+	"firstlight.dev/firstlight/assets/verity"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/disk/mkfs"
-	"firstlight.dev/firstlight/image/disk/verity"
 )
 
 var stamp = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ func (l Layout) write(ctx context.Context, image *os.File) error {
 		}
 
 		table.Partitions = append(table.Partitions, &diskgpt.Partition{
-			Index:      i + 1,
+			Index:      cmp.Or(p.Number, i+1),
 			Start:      uint64(at / 512),
 			End:        uint64((at+p.Size)/512 - 1),
 			Size:       uint64(p.Size),

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/image/disk/fat"
 	"firstlight.dev/firstlight/image/media"
 )
 
@@ -144,6 +144,8 @@ func keepTable(old, image *gpt.Table, size int64) (*gpt.Table, error) {
 			continue
 		case p.Name == stick.PartitionRootB:
 			p.Last = min(p.Last, data.First-1)
+		case !known && (p.Name == stick.PartitionBootA || p.Name == stick.PartitionBootB):
+			was = p // of a version that had none; the room comes out of ROOT-B
 		case !known:
 			return nil, fmt.Errorf("the stick has no partition %s: %s", p.Name, forget)
 		case p.Name == stick.PartitionSite && (p.First != was.First || p.Last != was.Last):

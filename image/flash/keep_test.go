@@ -8,15 +8,16 @@ import (
 	"io"
 	"math/rand"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/disk/fat"
 	"firstlight.dev/firstlight/image/flash"
 	"firstlight.dev/firstlight/image/media"
 )
@@ -41,8 +42,10 @@ func stickImage(t *testing.T, seed int64, rootMiB int, siteFiles ...string) *med
 		{Name: "BIOS", Type: gpt.TypeBIOSBoot, GUID: guid(1), Size: 1 << 20, Content: disk.Bytes("core")},
 		{Name: "ESP", Type: gpt.TypeESP, GUID: guid(2), Size: 34 << 20, Content: disk.FAT{Label: "ESP", Files: []disk.File{file("kernel", fmt.Sprint("kernel ", seed))}}},
 		{Name: "SITE", Type: gpt.TypeBasicData, GUID: guid(3), Size: 34 << 20, Content: disk.FAT{Label: "SITE", Files: append(site, file("README.txt", "readme"))}},
-		{Name: "ROOT-A", Type: gpt.TypeLinuxRoot, GUID: guid(4), Size: int64(rootMiB) << 20, Content: disk.Bytes(root)},
-		{Name: "ROOT-B", Type: gpt.TypeLinuxRoot, GUID: guid(5), Size: int64(rootMiB) << 20, Content: disk.Empty{}},
+		{Name: "BOOT-A", Number: 7, Type: gpt.TypeLinuxBoot, GUID: guid(7), Size: 1 << 20, Content: disk.Bytes(fmt.Sprint("kernel ", seed))},
+		{Name: "BOOT-B", Number: 8, Type: gpt.TypeLinuxBoot, GUID: guid(8), Size: 1 << 20, Content: disk.Empty{}},
+		{Name: "ROOT-A", Number: 4, Type: gpt.TypeLinuxRoot, GUID: guid(4), Size: int64(rootMiB) << 20, Content: disk.Bytes(root)},
+		{Name: "ROOT-B", Number: 5, Type: gpt.TypeLinuxRoot, GUID: guid(5), Size: int64(rootMiB) << 20, Content: disk.Empty{}},
 	}}
 	require.NoError(t, disk.Write(context.Background(), path, l))
 	m, err := media.Open(context.Background(), path)
@@ -62,7 +65,7 @@ func usedStick(t *testing.T, m *media.Image) *stick {
 	require.NoError(t, err)
 	kind, err := gpt.ParseGUID(gpt.TypeLinux)
 	require.NoError(t, err)
-	end := table.Partitions[len(table.Partitions)-1].Last
+	end := lastSector(table)
 	table.Partitions = append(table.Partitions, gpt.Partition{Index: 6, Type: kind, GUID: gpt.GUID{1, 2, 3}, First: end + 1, Last: table.LastLBA, Name: "DATA"})
 	start, tail, err := table.Encode()
 	require.NoError(t, err)
@@ -75,6 +78,15 @@ func usedStick(t *testing.T, m *media.Image) *stick {
 		}
 	}
 	return s
+}
+
+// lastSector is the last one that a partition has.
+func lastSector(table *gpt.Table) uint64 {
+	var last uint64
+	for _, p := range table.Partitions {
+		last = max(last, p.Last)
+	}
+	return last
 }
 
 func flashTo(p *flash.Plan, s *stick) error {
@@ -109,7 +121,7 @@ func checkKept(t *testing.T, s, before *stick, m *media.Image) {
 	require.NoError(t, err)
 	assert.Equal(t, now.Partitions, backup.Partitions)
 	assert.Equal(t, was.GUID, now.GUID)
-	assert.Len(t, now.Partitions, 6)
+	assert.Len(t, now.Partitions, 8)
 	for _, p := range now.Partitions {
 		old, _ := was.Find(p.Name)
 		assert.Equal(t, old.GUID, p.GUID, "GUID of %s", p.Name)
@@ -150,6 +162,39 @@ func TestDataOutlivesAnUpdate(t *testing.T) {
 			assert.True(t, bytes.Equal(content(t, before, "SITE"), content(t, s, "SITE")), "SITE changed")
 		})
 	}
+}
+
+// TestAStickWithoutSlotsGetsThem out of ROOT-B: DATA stays, and has its number.
+func TestAStickWithoutSlotsGetsThem(t *testing.T) {
+	m := stickImage(t, 3, 4)
+	s := usedStick(t, m)
+	table, err := gpt.ReadPrimary(s)
+	require.NoError(t, err)
+	bootA, _ := table.Find("BOOT-A")
+	table.Partitions = slices.DeleteFunc(table.Partitions, func(p gpt.Partition) bool { return strings.HasPrefix(p.Name, "BOOT-") })
+	for i, p := range table.Partitions {
+		switch p.Name {
+		case "ROOT-A":
+			table.Partitions[i].First, table.Partitions[i].Last = bootA.First, bootA.First+p.Last-p.First
+		case "ROOT-B":
+			table.Partitions[i].First = bootA.First + uint64(p.Size()/gpt.SectorSize)
+		}
+	}
+	start, tail, err := table.Encode()
+	require.NoError(t, err)
+	copy(s.data[512:], start)
+	copy(s.data[len(s.data)-len(tail):], tail)
+
+	before := bytes.Clone(content(t, s, "DATA"))
+	plan, err := keep(t, m, s)
+	require.NoError(t, err)
+	require.NoError(t, flashTo(plan, s))
+	assert.True(t, bytes.Equal(before, content(t, s, "DATA")), "DATA changed")
+	assert.Equal(t, "kernel 3", string(content(t, s, "BOOT-A")[:8]))
+	now, err := gpt.ReadPrimary(s)
+	require.NoError(t, err)
+	data, _ := now.Find("DATA")
+	assert.Equal(t, 6, data.Index)
 }
 
 // TestASiteInTheImageReplacesTheStick's and DATA stays.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/image/disk/fat"
+	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/image/flash"
 )
 

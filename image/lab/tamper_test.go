@@ -89,10 +89,10 @@ func inodeTable(t *testing.T, image string) int64 {
 	return p.Offset() + int64(binary.LittleEndian.Uint64(head[64:]))
 }
 
-// inESP returns the image's offset of text on the ESP, where is agrees; files there are
+// inBoot returns the image's offset of text in slot a's boot partition, where is agrees; files there are
 // contiguous.
-func inESP(t *testing.T, image, text string, is func(esp []byte, at int) bool) int64 {
-	p := partition(t, image, stick.PartitionESP)
+func inBoot(t *testing.T, image, text string, is func(boot []byte, at int) bool) int64 {
+	p := partition(t, image, stick.PartitionBootA)
 	f, err := os.Open(image)
 	require.NoError(t, err)
 	defer f.Close()
@@ -100,7 +100,7 @@ func inESP(t *testing.T, image, text string, is func(esp []byte, at int) bool) i
 	require.NoError(t, err)
 	for at := 0; ; at++ {
 		i := bytes.Index(all[at:], []byte(text))
-		require.GreaterOrEqual(t, i, 0, "%q on the ESP", text)
+		require.GreaterOrEqual(t, i, 0, "%q in %s", text, p.Name)
 		if at += i; is(all, at) {
 			return p.Offset() + int64(at)
 		}
@@ -111,8 +111,8 @@ func inESP(t *testing.T, image, text string, is func(esp []byte, at int) bool) i
 // and right behind its boot sector (Documentation/arch/x86/boot.rst). GRUB knows the
 // magic, too, but has no boot sector before it.
 func kernelOffset(t *testing.T, image string) int64 {
-	return inESP(t, image, "HdrS", func(esp []byte, at int) bool {
-		return at >= 0x202 && esp[at-4] == 0x55 && esp[at-3] == 0xaa
+	return inBoot(t, image, "HdrS", func(boot []byte, at int) bool {
+		return at >= 0x202 && boot[at-4] == 0x55 && boot[at-3] == 0xaa
 	}) - 0x202
 }
 

@@ -2,16 +2,18 @@ package media
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 
+	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
-	"firstlight.dev/firstlight/image/disk/fat"
+	"firstlight.dev/firstlight/assets/verity"
 	"firstlight.dev/firstlight/image/disk/squashfs"
-	"firstlight.dev/firstlight/image/disk/verity"
 )
 
 // Extent is a stretch of bytes of an image.
@@ -38,6 +40,8 @@ func UsedExtents(f *os.File, size int64) ([]Extent, error) {
 		}
 	}
 
+	// The numbers of partitions are not in the order of the disk.
+	slices.SortFunc(out, func(a, b Extent) int { return cmp.Compare(a.Start, b.Start) })
 	return append(out, Extent{size - gpt.BackupSectors*gpt.SectorSize, size}), nil
 }
 

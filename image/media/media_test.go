@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/gpt"
+	"firstlight.dev/firstlight/assets/verity"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/disk/verity"
 	"firstlight.dev/firstlight/image/media"
 )
 

@@ -3,6 +3,7 @@ package verify
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -13,8 +14,8 @@ import (
 
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/assets/verity"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/disk/verity"
 	"firstlight.dev/firstlight/image/media"
 	"firstlight.dev/firstlight/image/verify/closure"
 )
@@ -22,13 +23,18 @@ import (
 // loaders are what the firmware or the shim starts; each is a PE program.
 var loaders = [...]string{"/EFI/BOOT/BOOTX64.EFI", "/EFI/BOOT/grubx64.efi"}
 
-var (
-	grubFile   = regexp.MustCompile(`(?m)^\s*(?:if\s+)?(?:linux|initrd|configfile)\s+(/\S+)`)
-	verityHash = regexp.MustCompile(`\b` + regexp.QuoteMeta(stick.ParamVerity) + `=(\S+)`)
-)
+// grubFile is a file that grub.cfg loads, and in which partition: of the slot, or its own.
+var grubFile = regexp.MustCompile(`(?m)^\s*(?:if\s+)?(?:linux|initrd|source|(?:load|save)_env --file)\s+(\$boot)?(/\S+)`)
+
+// slot is one of the two places for a version.
+type slot struct {
+	stick.Slot
+	rootHash string // as its configuration says
+	rootSize int64  // bytes of its root that squashfs uses
+}
 
 // checkBoot checks GRUB's two stages for BIOS, the loaders for UEFI, and that grub.cfg leads to
-// files on the ESP and names a root hash.
+// files that are there, in each slot that is not empty.
 func (c *check) checkBoot(context.Context) (string, error) {
 	if p, ok := c.partition(stick.PartitionBIOS); ok {
 		c.grubBIOS(p)
@@ -39,40 +45,87 @@ func (c *check) checkBoot(context.Context) (string, error) {
 	}
 
 	for _, name := range loaders {
-		if b, ok := c.espFile(name); !ok || !bytes.HasPrefix(b, []byte("MZ")) {
+		if b, ok := c.file(stick.PartitionESP, name); !ok || !bytes.HasPrefix(b, []byte("MZ")) {
 			c.addFinding(stick.PartitionESP, -1, "%s is not there or no EFI program", name)
 		}
 	}
 
-	config, ok := c.espFile(stick.GrubConfigPath)
+	config, ok := c.file(stick.PartitionESP, stick.GrubConfigPath)
 	if !ok {
 		c.addFinding(stick.PartitionESP, -1, "%s is not there", stick.GrubConfigPath)
 		return "no grub.cfg", nil
 	}
 
+	c.checkEnvironment()
 	files := grubFile.FindAllSubmatch(config, -1)
 	if len(files) == 0 {
 		c.addFinding(stick.PartitionESP, -1, "%s starts nothing", stick.GrubConfigPath)
 	}
 
-	for _, m := range files {
-		if b, ok := c.espFile(string(m[1])); !ok || len(b) == 0 {
-			c.addFinding(stick.PartitionESP, -1, "%s names %s, which is not there or empty", stick.GrubConfigPath, m[1])
+	for _, which := range []stick.Slot{stick.SlotA, stick.SlotB} {
+		if c.files[which.Boot()] == nil && which == stick.SlotB {
+			continue // an image has no version there
 		}
-	}
-
-	if m := verityHash.FindSubmatch(config); m != nil {
-		c.rootHash = string(m[1])
-	} else {
-		c.addFinding(stick.PartitionESP, -1, "%s has no %s=", stick.GrubConfigPath, stick.ParamVerity)
+		for _, m := range files {
+			partition := stick.PartitionESP
+			if len(m[1]) > 0 {
+				partition = which.Boot()
+			}
+			if b, ok := c.file(partition, string(m[2])); !ok || len(b) == 0 {
+				c.addFinding(partition, -1, "%s names %s, which is not there or empty", stick.GrubConfigPath, m[2])
+			}
+		}
+		c.checkSlot(which)
 	}
 
 	return fmt.Sprintf("GRUB for BIOS, %d EFI programs, %d files of grub.cfg", len(loaders), len(files)), nil
 }
 
-// espFile finds a file of the ESP, without regard to case.
-func (c *check) espFile(name string) ([]byte, bool) {
-	for have, b := range c.esp {
+// checkEnvironment checks that GRUB finds its memory, and that the slot that it starts is not empty.
+func (c *check) checkEnvironment() {
+	block, ok := c.file(stick.PartitionESP, stick.EnvironmentPath)
+	if !ok {
+		return // grub.cfg names it
+	}
+
+	e, err := stick.ParseEnvironment(block)
+	if err != nil {
+		c.addFinding(stick.PartitionESP, -1, "%s: %v", stick.EnvironmentPath, err)
+		return
+	}
+	for _, which := range []stick.Slot{e.Slot, e.Try} {
+		if which != "" && c.files[which.Boot()] == nil {
+			c.addFinding(stick.PartitionESP, -1, "%s names slot %s, which is empty", stick.EnvironmentPath, which)
+		}
+	}
+}
+
+// checkSlot checks a slot's kernel and initramfs by its configuration.
+func (c *check) checkSlot(which stick.Slot) {
+	text, ok := c.file(which.Boot(), "/"+stick.SlotConfigName)
+	if !ok {
+		return // grub.cfg names it
+	}
+
+	config, err := stick.ParseSlotConfig(text)
+	if err != nil {
+		c.addFinding(which.Boot(), -1, "%v", err)
+		return
+	}
+
+	for _, one := range []struct{ name, sum string }{
+		{stick.KernelName, config.Kernel}, {stick.InitramfsName, config.Initramfs},
+	} {
+		if b, ok := c.file(which.Boot(), "/"+one.name); ok && fmt.Sprintf("%x", sha256.Sum256(b)) != one.sum {
+			c.addFinding(which.Boot(), -1, "%s differs from its digest in %s", one.name, stick.SlotConfigName)
+		}
+	}
+	c.slots = append(c.slots, slot{Slot: which, rootHash: config.RootHash})
+}
+
+// file finds a file of a partition, without regard to case.
+func (c *check) file(partition, name string) ([]byte, bool) {
+	for have, b := range c.files[partition] {
 		if strings.EqualFold(have, name) {
 			return b, true
 		}
@@ -127,11 +180,26 @@ func (c *check) grubBIOS(p gpt.Partition) {
 	}
 }
 
-// checkRoot checks the superblock and hashes every block of ROOT-A up to the root hash.
+// checkRoot checks the superblock and hashes every block of each slot's root up to the root hash.
 func (c *check) checkRoot(ctx context.Context) (string, error) {
-	p, ok := c.partition(stick.PartitionRootA)
-	if !ok {
+	var seen []string
+	for i := range c.slots {
+		text, err := c.checkSlotRoot(ctx, &c.slots[i])
+		if err != nil {
+			return "", err
+		}
+		seen = append(seen, text)
+	}
+	if len(seen) == 0 {
 		return "no root", nil
+	}
+	return strings.Join(seen, ", "), nil
+}
+
+func (c *check) checkSlotRoot(ctx context.Context, s *slot) (string, error) {
+	p, ok := c.partition(s.Root())
+	if !ok {
+		return "no " + s.Root(), nil
 	}
 
 	size, err := media.SquashfsSize(c.sectionOf(p))
@@ -144,12 +212,8 @@ func (c *check) checkRoot(ctx context.Context) (string, error) {
 		return "no squashfs", nil
 	}
 
-	c.rootSize = size
-	if c.rootHash == "" {
-		return "squashfs, no root hash", nil
-	}
-
-	damage, err := verity.Check(ctx, c.sectionOf(p), size, c.rootHash)
+	s.rootSize = size
+	damage, err := verity.Check(ctx, c.sectionOf(p), size, s.rootHash)
 	if err != nil {
 		c.addFinding(p.Name, size, "%v", err)
 		return "squashfs", nil
@@ -161,22 +225,35 @@ func (c *check) checkRoot(ctx context.Context) (string, error) {
 		case verity.PartTree:
 			text = "this block of the hash tree differs from the level above"
 		case verity.PartTop:
-			text = "the top of the hash tree does not give the root hash that grub.cfg names"
+			text = "the top of the hash tree does not give the root hash that slot.cfg names"
 		}
 		c.addFinding(p.Name, d.Offset, "%s (%d bytes from here)", text, verity.BlockSize)
 	}
 
-	return fmt.Sprintf("%d blocks against root hash %s", size/verity.BlockSize, c.rootHash), nil
+	return fmt.Sprintf("%d blocks against root hash %s", size/verity.BlockSize, s.rootHash), nil
 }
 
-// checkClosure unpacks the root into a temporary directory, which needs no privileges: owners
-// and device nodes are not looked at.
+// checkClosure checks of each root that what it names is in it.
 func (c *check) checkClosure(ctx context.Context) (string, error) {
-	p, ok := c.partition(stick.PartitionRootA)
-	if !ok || c.rootSize == 0 {
+	var seen []string
+	for _, s := range c.slots {
+		if p, ok := c.partition(s.Root()); ok && s.rootSize > 0 {
+			text, err := c.checkRootClosure(ctx, p)
+			if err != nil {
+				return "", err
+			}
+			seen = append(seen, text)
+		}
+	}
+	if len(seen) == 0 {
 		return "no root", nil
 	}
+	return strings.Join(seen, ", "), nil
+}
 
+// checkRootClosure unpacks a root into a temporary directory, which needs no privileges: owners
+// and device nodes are not looked at.
+func (c *check) checkRootClosure(ctx context.Context, p gpt.Partition) (string, error) {
 	dir, err := os.MkdirTemp("", "firstlight-verify-")
 	if err != nil {
 		return "", err

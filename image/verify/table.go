@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,21 +10,27 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
+	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/image/disk/fat"
 	"firstlight.dev/firstlight/image/media"
 )
 
 // wantedPartitions is the stick's table: what must be there, in this order (docs/disk.md).
-var wantedPartitions = [...]struct{ name, kind string }{
-	{stick.PartitionBIOS, gpt.TypeBIOSBoot},
-	{stick.PartitionESP, gpt.TypeESP},
-	{stick.PartitionSite, gpt.TypeBasicData},
-	{stick.PartitionRootA, gpt.TypeLinuxRoot},
-	{stick.PartitionRootB, gpt.TypeLinuxRoot},
+var wantedPartitions = [...]struct {
+	number     int
+	name, kind string
+}{
+	{1, stick.PartitionBIOS, gpt.TypeBIOSBoot},
+	{2, stick.PartitionESP, gpt.TypeESP},
+	{3, stick.PartitionSite, gpt.TypeBasicData},
+	{4, stick.PartitionRootA, gpt.TypeLinuxRoot},
+	{5, stick.PartitionRootB, gpt.TypeLinuxRoot},
+	{stick.NumberBootA, stick.PartitionBootA, gpt.TypeLinuxBoot},
+	{stick.NumberBootB, stick.PartitionBootB, gpt.TypeLinuxBoot},
 }
 
 func (c *check) partitionTable(context.Context) (string, error) {
@@ -70,14 +77,15 @@ func (c *check) partitionTable(context.Context) (string, error) {
 		c.addFinding("", gpt.SectorSize, "usable sectors end at %d, the disk has room up to %d", c.table.LastLBA, last)
 	}
 
-	for i, want := range wantedPartitions {
-		if i >= len(c.table.Partitions) {
-			c.addFinding(want.name, -1, "there is no partition %d", i+1)
+	for _, want := range wantedPartitions {
+		i := slices.IndexFunc(c.table.Partitions, func(p gpt.Partition) bool { return p.Index == want.number })
+		if i < 0 {
+			c.addFinding(want.name, -1, "there is no partition %d", want.number)
 			continue
 		}
 
 		p := c.table.Partitions[i]
-		if p.Name != want.name || p.Type.String() != want.kind || p.Index != i+1 {
+		if p.Name != want.name || p.Type.String() != want.kind {
 			c.addFinding(want.name, -1, "entry %d is %q of type %s; want type %s", p.Index, p.Name, p.Type, want.kind)
 		}
 
@@ -90,10 +98,12 @@ func (c *check) partitionTable(context.Context) (string, error) {
 		}
 	}
 
-	a, okA := c.table.Find(stick.PartitionRootA)
-	b, okB := c.table.Find(stick.PartitionRootB)
-	if okA && okB && a.Size() != b.Size() {
-		c.addFinding(stick.PartitionRootB, -1, "%d bytes; an update needs the %d of ROOT-A", b.Size(), a.Size())
+	for _, name := range []func(stick.Slot) string{stick.Slot.Boot, stick.Slot.Root} {
+		a, okA := c.table.Find(name(stick.SlotA))
+		b, okB := c.table.Find(name(stick.SlotB))
+		if okA && okB && a.Size() != b.Size() {
+			c.addFinding(b.Name, -1, "%d bytes; an update needs the %d of %s", b.Size(), a.Size(), a.Name)
+		}
 	}
 
 	return fmt.Sprintf("%d partitions, two copies", len(c.table.Partitions)), nil
@@ -108,11 +118,11 @@ func (c *check) partition(name string) (gpt.Partition, bool) {
 }
 
 func (c *check) fatSystems(context.Context) (string, error) {
-	c.esp = map[string][]byte{}
+	c.files = map[string]map[string][]byte{}
 	var seen []string
-	for _, name := range []string{stick.PartitionESP, stick.PartitionSite} {
+	for _, name := range []string{stick.PartitionESP, stick.PartitionSite, stick.PartitionBootA, stick.PartitionBootB} {
 		p, ok := c.partition(name)
-		if !ok {
+		if !ok || name == stick.PartitionBootB && c.isEmpty(p) {
 			continue
 		}
 
@@ -131,13 +141,9 @@ func (c *check) fatSystems(context.Context) (string, error) {
 			continue // Check has said it
 		}
 
-		files := 0
+		c.files[name] = map[string][]byte{}
 		for _, e := range list {
-			if !e.Dir {
-				files++
-			}
-
-			if e.Dir || name != stick.PartitionESP {
+			if e.Dir {
 				continue
 			}
 
@@ -147,13 +153,20 @@ func (c *check) fatSystems(context.Context) (string, error) {
 				continue
 			}
 
-			c.esp["/"+e.Path] = b
+			c.files[name]["/"+e.Path] = b
 		}
 
-		seen = append(seen, fmt.Sprintf("%s with %d files", name, files))
+		seen = append(seen, fmt.Sprintf("%s with %d files", name, len(c.files[name])))
 	}
 
 	return strings.Join(seen, ", "), nil
+}
+
+// isEmpty reports whether a partition begins with a sector of zeros, as the slot does that no update was written to.
+func (c *check) isEmpty(p gpt.Partition) bool {
+	sector := make([]byte, gpt.SectorSize)
+	_, err := c.image.ReadAt(sector, p.Offset())
+	return err == nil && bytes.Equal(sector, make([]byte, gpt.SectorSize))
 }
 
 // checkHandouts checks SHA256SUMS and the block map, where they lie beside the image.

@@ -64,9 +64,8 @@ type check struct {
 	image *media.Image
 	table *gpt.Table
 
-	esp      map[string][]byte // files of the ESP that checks need, by path
-	rootHash string            // as grub.cfg says
-	rootSize int64             // bytes of ROOT-A that squashfs uses
+	files map[string]map[string][]byte // of the FAT partitions, by partition and path
+	slots []slot                       // that something can be started from
 
 	step   string
 	report *Report
@@ -107,8 +106,8 @@ func Run(ctx context.Context, path string, o Options) (Report, error) {
 	}{
 		{"table", c.partitionTable},  // both copies; the others need to know where things are
 		{"digests", c.checkHandouts}, // SHA256SUMS and block map beside it
-		{"fat", c.fatSystems},        // ESP and SITE
-		{"boot", c.checkBoot},        // GRUB, kernel, initramfs, the root hash
+		{"fat", c.fatSystems},        // ESP, SITE and the boot partitions
+		{"boot", c.checkBoot},        // GRUB, kernels, initramfs, root hashes
 		{"root", c.checkRoot},        // squashfs and every block of it
 		{"closure", c.checkClosure},  // what the root names is in it
 	} {

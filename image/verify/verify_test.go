@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +21,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/gpt"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/assets/verity"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/disk/mkfs"
-	"firstlight.dev/firstlight/image/disk/verity"
 	"firstlight.dev/firstlight/image/media"
 	"firstlight.dev/firstlight/image/verify"
 )
@@ -54,6 +57,10 @@ func rootTar(t *testing.T, program string) io.Reader {
 	return &b
 }
 
+func file(name, content string) disk.File {
+	return disk.File{Path: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(content)), nil }}
+}
+
 // made builds a small stick; change may spoil it before it is written.
 func made(t *testing.T, program string, change func(*disk.Stick)) string {
 	t.Helper()
@@ -70,15 +77,19 @@ func made(t *testing.T, program string, change func(*disk.Stick)) string {
 	boot[510], boot[511] = 0x55, 0xaa
 	core := bytes.Repeat([]byte{0xc0}, 20*512)
 	binary.LittleEndian.PutUint16(core[0x1fc:], 19)
-	file := func(name, content string) disk.File {
-		return disk.File{Path: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(content)), nil }}
+	kernel := strings.Repeat("kernel", 200_000)
+	config := stick.SlotConfig{
+		Version: "1", RootHash: hash, Kernel: fmt.Sprintf("%x", sha256.Sum256([]byte(kernel))),
+		Initramfs: fmt.Sprintf("%x", sha256.Sum256([]byte("initramfs"))),
 	}
 	s := disk.Stick{
 		ESP: []disk.File{
 			file("EFI/BOOT/BOOTX64.EFI", "MZ shim"), file("EFI/BOOT/grubx64.efi", "MZ grub"),
-			file("EFI/debian/grub.cfg", "if linux /firstlight/vmlinuz quiet firstlight.verity="+hash+"\nthen\n  initrd /firstlight/initramfs.img\nfi\n"),
-			file("firstlight/vmlinuz", strings.Repeat("kernel", 200_000)), file("firstlight/initramfs.img", "initramfs"),
+			file("EFI/debian/grub.cfg", "load_env --file /EFI/debian/grubenv slot try\nsource $boot/slot.cfg\n"+
+				"if linux $boot/vmlinuz quiet firstlight.verity=$verity\nthen\n  initrd $boot/initramfs.img\nfi\n"),
+			file("EFI/debian/grubenv", string(stick.Environment{Slot: stick.SlotA}.Encode())),
 		},
+		Slot: []disk.File{file("vmlinuz", kernel), file("initramfs.img", "initramfs"), file("slot.cfg", string(config.Encode()))},
 		Site: []disk.File{file("README.txt", "hello")},
 		Root: disk.Image(root), Boot: boot, Core: core,
 	}
@@ -224,13 +235,18 @@ func TestAnyByteThatMattersIsFoundByTheBlockMap(t *testing.T) {
 func TestSpoiledSticks(t *testing.T) {
 	drop := func(name string) func(*disk.Stick) {
 		return func(s *disk.Stick) {
-			kept := s.ESP[:0]
-			for _, f := range s.ESP {
-				if f.Path != name {
-					kept = append(kept, f)
-				}
+			named := func(f disk.File) bool { return f.Path == name }
+			s.ESP, s.Slot = slices.DeleteFunc(s.ESP, named), slices.DeleteFunc(s.Slot, named)
+		}
+	}
+	replace := func(name, text string) func(*disk.Stick) {
+		return func(s *disk.Stick) {
+			drop(name)(s)
+			if strings.Contains(name, "/") {
+				s.ESP = append(s.ESP, file(name, text))
+			} else {
+				s.Slot = append(s.Slot, file(name, text))
 			}
-			s.ESP = kept
 		}
 	}
 	for _, c := range []struct {
@@ -238,7 +254,13 @@ func TestSpoiledSticks(t *testing.T) {
 		change func(*disk.Stick)
 		want   string
 	}{
-		{"no kernel", drop("firstlight/vmlinuz"), "boot: ESP: /EFI/debian/grub.cfg names /firstlight/vmlinuz, which is not there or empty"},
+		{"no kernel", drop("vmlinuz"), "boot: BOOT-A: /EFI/debian/grub.cfg names /vmlinuz, which is not there or empty"},
+		{"another kernel", replace("vmlinuz", "other"), "boot: BOOT-A: vmlinuz differs from its digest in slot.cfg"},
+		{"no slot.cfg", drop("slot.cfg"), "boot: BOOT-A: /EFI/debian/grub.cfg names /slot.cfg, which is not there or empty"},
+		{"an empty slot.cfg", replace("slot.cfg", "#"), "boot: BOOT-A: slot.cfg does not say what initramfs is"},
+		{"no grubenv", drop("EFI/debian/grubenv"), "boot: ESP: /EFI/debian/grub.cfg names /EFI/debian/grubenv, which is not there or empty"},
+		{"a short grubenv", replace("EFI/debian/grubenv", "slot=a"), "boot: ESP: /EFI/debian/grubenv: no environment block of GRUB, which has 1024 bytes"},
+		{"an empty slot", replace("EFI/debian/grubenv", string(stick.Environment{Slot: stick.SlotB}.Encode())), "boot: ESP: /EFI/debian/grubenv names slot b, which is empty"},
 		{"no shim", drop("EFI/BOOT/BOOTX64.EFI"), "boot: ESP: /EFI/BOOT/BOOTX64.EFI is not there or no EFI program"},
 		{"no grub.cfg", drop("EFI/debian/grub.cfg"), "boot: ESP: /EFI/debian/grub.cfg is not there"},
 	} {

@@ -155,16 +155,16 @@ func (t *tables) read(key string, d disk) {
 var (
 	errNotSeen       = errors.New("no disk holds the ESP this machine was started from")
 	errDuplicateGUID = errors.New("two disks hold an ESP with the same GUID")
-	errNoRoot        = errors.New("the boot disk has no partition " + stick.PartitionRootA)
+	errNoRoot        = errors.New("the boot disk has no partition for the root")
 	errNoDevices     = errors.New("the kernel has not made the boot disk's partitions yet")
 )
 
 // chooseDisk finds the one disk whose table holds the ESP: not by name, not by order.
-func chooseDisk(disks []disk, esp string) (stick.BootInfo, error) {
+func chooseDisk(disks []disk, p params) (stick.BootInfo, error) {
 	var found []disk
 	for _, d := range disks {
 		for _, e := range d.table.Entries {
-			if e.GUID == esp {
+			if e.GUID == p.esp {
 				found = append(found, d)
 				break
 			}
@@ -180,11 +180,11 @@ func chooseDisk(disks []disk, esp string) (stick.BootInfo, error) {
 	}
 
 	d := found[0]
-	if _, ok := d.table.Entry(stick.PartitionRootA); !ok {
-		return stick.BootInfo{}, fmt.Errorf("%w: %s", errNoRoot, d.name)
+	if _, ok := d.table.Entry(p.slot.Root()); !ok {
+		return stick.BootInfo{}, fmt.Errorf("%w: %s on %s", errNoRoot, p.slot.Root(), d.name)
 	}
 
-	b := stick.BootInfo{Disk: stick.Disk{
+	b := stick.BootInfo{Version: p.version, Slot: p.slot, Trial: p.trial, Disk: stick.Disk{
 		Path:   "/dev/" + d.name,
 		Number: d.number,
 		GUID:   d.table.GUID,

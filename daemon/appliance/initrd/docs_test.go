@@ -3,6 +3,7 @@ package initrd
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,19 +35,27 @@ func TestDocsTellTheBoot(t *testing.T) {
 	linux := regexp.MustCompile(`(?m)linux (\S+) (.*)$`).FindStringSubmatch(text(t, grubConfig))
 	require.NotNil(t, linux)
 	for _, word := range strings.Fields(linux[2]) {
+		if word == "$trial" {
+			continue // below
+		}
 		if key, _, _ := strings.Cut(word, "="); strings.HasPrefix(key, "firstlight.") {
 			word = key // its value is another on each stick
 		}
 		named("kernel parameter of grub.cfg", "`"+word+"`")
 	}
-	units, err := filepath.Glob(overlay + "/usr/lib/systemd/system/firstlight*.service")
+	trial := regexp.MustCompile(`set trial="(.+)"`).FindStringSubmatch(text(t, grubConfig))
+	require.NotNil(t, trial)
+	for _, word := range strings.Fields(trial[1]) {
+		named("kernel parameter of a trial", "`"+word+"`")
+	}
+	units, err := filepath.Glob(overlay + "/usr/lib/systemd/system/firstlight*.*er*")
 	require.NoError(t, err)
 	require.NotEmpty(t, units)
 	for _, unit := range units {
 		named("unit", filepath.Base(unit))
 	}
 	for _, record := range []any{
-		stick.BootInfo{Partitions: []stick.Partition{{}}, Disk: stick.Disk{Model: "x"}},
+		stick.BootInfo{Trial: true, Partitions: []stick.Partition{{}}, Disk: stick.Disk{Model: "x"}},
 		stick.StorageInfo{Reason: "x", Device: "x", GUID: "x", Bytes: 1},
 	} {
 		b, err := json.Marshal(record)
@@ -73,7 +82,7 @@ func TestDocsTellTheBoot(t *testing.T) {
 		assert.Contains(t, screen, phrase)
 		named("screen", "`"+phrase+"`")
 	}
-	for _, name := range []string{stick.PartitionBIOS, stick.PartitionESP, stick.PartitionSite, stick.PartitionRootA, stick.PartitionRootB, stick.PartitionData} {
+	for _, name := range []string{stick.PartitionBIOS, stick.PartitionESP, stick.PartitionSite, stick.PartitionRootA, stick.PartitionRootB, stick.PartitionData, stick.PartitionBootA, stick.PartitionBootB} {
 		named("partition", "\n| "+name+" |")
 	}
 }
@@ -81,11 +90,35 @@ func TestDocsTellTheBoot(t *testing.T) {
 // grub.cfg, the two commands and the contract use the same words.
 func TestGrubConfigAgrees(t *testing.T) {
 	cfg := text(t, grubConfig)
-	assert.Contains(t, cfg, "linux "+stick.KernelPath+" ")
-	assert.Contains(t, cfg, "initrd "+stick.InitramfsPath+"\n")
-	assert.Contains(t, cfg, " "+stick.ParamESP+"=$esp")
-	assert.Contains(t, cfg, " "+stick.ParamVerity+"="+stick.VerityPlaceholder+"\n")
-	assert.Contains(t, cfg, " "+stick.ParamVersion+"="+stick.VersionPlaceholder+" ")
-	assert.Equal(t, 1, strings.Count(cfg, stick.VersionPlaceholder))
-	assert.Equal(t, 1, strings.Count(cfg, stick.VerityPlaceholder))
+	for _, words := range []string{
+		"linux $boot/" + stick.KernelName + " ",
+		"initrd $boot/" + stick.InitramfsName + "\n",
+		"source $boot/" + stick.SlotConfigName + "\n",
+		"load_env --file " + stick.EnvironmentPath + " slot try\n",
+		"save_env --file " + stick.EnvironmentPath + " try\n",
+		fmt.Sprintf("set slot=%s\n", stick.SlotA),
+		fmt.Sprintf("set boot=($disk,gpt%d)\nif [ \"$slot\" = %s ]\nthen\n  set boot=($disk,gpt%d)\n", stick.NumberBootA, stick.SlotB, stick.NumberBootB),
+		" " + stick.ParamESP + "=$esp ",
+		" " + stick.ParamSlot + "=$slot $trial ",
+		"\"" + stick.ParamTrial + "=1 ",
+		" " + stick.ParamVerity + "=$verity\n",
+		" " + stick.ParamVersion + "=$version ",
+	} {
+		assert.Contains(t, cfg, words)
+	}
+
+	config := string(stick.SlotConfig{Version: "1", RootHash: hash}.Encode())
+	assert.Contains(t, config, "\nset version=1\n")
+	assert.Contains(t, config, "\nset verity="+hash+"\n")
+}
+
+// TestGrubTriesASlotOnce: what asks for the trial is taken out and on the stick before the tried slot is chosen.
+func TestGrubTriesASlotOnce(t *testing.T) {
+	cfg := text(t, grubConfig)
+	at := -1
+	for _, words := range []string{"load_env ", "set tried=$try\n", "set try=\n", "if save_env ", "set slot=$tried\n", "set trial=\"", "regexp ", "linux "} {
+		next := strings.Index(cfg[at+1:], words)
+		require.GreaterOrEqual(t, next, 0, "%s does not come after what must be before it", words)
+		at += 1 + next
+	}
 }

@@ -30,17 +30,22 @@ const (
 func TestParseParams(t *testing.T) {
 	p, err := parseParams("BOOT_IMAGE=/x console=tty0 firstlight.esp=" + strings.ToUpper(espA) + " firstlight.verity=" + hash + "\n")
 	require.NoError(t, err)
-	assert.Equal(t, params{esp: espA, verity: hash, version: assets.Version}, p)
+	assert.Equal(t, params{esp: espA, slot: stick.SlotA, verity: hash, version: assets.Version}, p)
 	p, err = parseParams("firstlight.version=9.8-dev+x firstlight.esp=" + espA + " firstlight.verity=" + hash)
 	require.NoError(t, err)
 	assert.Equal(t, "9.8-dev+x", p.version)
+	p, err = parseParams("firstlight.slot=b firstlight.trial=1 firstlight.esp=" + espA + " firstlight.verity=" + hash)
+	require.NoError(t, err)
+	assert.Equal(t, stick.SlotB, p.slot)
+	assert.True(t, p.trial)
 	for cmdline, want := range map[string]string{
 		"":                                   stick.ParamESP,
 		"firstlight.esp= firstlight.verity=": stick.ParamESP,
 		"firstlight.esp=" + espA:             stick.ParamVerity,
-		"firstlight.esp=" + espA + " firstlight.verity=@VERITY@":     stick.ParamVerity,
-		"firstlight.esp=" + espA + " firstlight.verity=" + hash[2:]:  stick.ParamVerity,
-		"firstlight.esp=" + espA[1:] + "0 firstlight.verity=" + hash: stick.ParamESP,
+		"firstlight.esp=" + espA + " firstlight.verity=@VERITY@":                  stick.ParamVerity,
+		"firstlight.esp=" + espA + " firstlight.verity=" + hash[2:]:               stick.ParamVerity,
+		"firstlight.slot=c firstlight.esp=" + espA + " firstlight.verity=" + hash: stick.ParamSlot,
+		"firstlight.esp=" + espA[1:] + "0 firstlight.verity=" + hash:              stick.ParamESP,
 	} {
 		_, err := parseParams(cmdline)
 		assert.ErrorContains(t, err, want, cmdline)
@@ -145,26 +150,33 @@ func TestListDisks(t *testing.T) {
 
 func TestChooseDisk(t *testing.T) {
 	disks := disksOf(t)
-	_, err := chooseDisk(disks, espA)
+	_, err := chooseDisk(disks, params{esp: espA, slot: stick.SlotA})
 	assert.ErrorIs(t, err, errNotSeen)
 
 	disks[0].table = stickTable(espB) // another stick's copy: the same names, other GUIDs
 	disks[1].table = stickTable(espA)
-	boot, err := chooseDisk(disks, espA)
+	boot, err := chooseDisk(disks, params{esp: espA, slot: stick.SlotA})
 	require.NoError(t, err)
 	assert.Equal(t, "/dev/sda", boot.Disk.Path)
 	root, _ := boot.Partition(stick.PartitionRootA)
 	assert.Equal(t, "/dev/sda4", root.Path)
 
-	_, err = chooseDisk(disks, espB)
+	boot, err = chooseDisk(disks, params{esp: espA, slot: stick.SlotB, trial: true, version: "2"})
+	require.NoError(t, err)
+	root, _ = boot.Partition(boot.Slot.Root())
+	assert.Equal(t, "/dev/sda5", root.Path)
+	assert.True(t, boot.Trial)
+	assert.Equal(t, "2", boot.Version)
+
+	_, err = chooseDisk(disks, params{esp: espB, slot: stick.SlotA})
 	assert.ErrorIs(t, err, errNoDevices, "the kernel has not made all partitions")
 
 	disks[0].table = stickTable(espA)
-	_, err = chooseDisk(disks, espA)
+	_, err = chooseDisk(disks, params{esp: espA, slot: stick.SlotA})
 	assert.ErrorIs(t, err, errDuplicateGUID)
 
 	disks[0].table = stick.Table{Entries: []stick.Entry{{Index: 1, Name: stick.PartitionESP, GUID: espB}}}
-	_, err = chooseDisk(disks, espB)
+	_, err = chooseDisk(disks, params{esp: espB, slot: stick.SlotA})
 	assert.ErrorIs(t, err, errNoRoot)
 }
 
@@ -228,7 +240,7 @@ func TestWatcherNotes(t *testing.T) {
 	w := watcher{device: "/dev/dm-0", disk: "/dev/sda"}
 	assert.Empty(t, w.screen())
 	bad := uevent{"ACTION": "change", "SUBSYSTEM": "block", "DEVNAME": "dm-0", "DM_VERITY_ERR_BLOCK_NR": "1,12"}
-	assert.Equal(t, "hash block 12 of partition ROOT-A is not what was written", w.handleEvent(bad))
+	assert.Equal(t, "hash block 12 of the root is not what was written", w.handleEvent(bad))
 	assert.Empty(t, w.handleEvent(bad), "each block is told once")
 	bad["DEVNAME"] = "dm-1"
 	assert.Empty(t, w.handleEvent(bad), "another device")

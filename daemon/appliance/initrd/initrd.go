@@ -57,6 +57,9 @@ func Boot() error {
 	}
 
 	p, err := parseParams(string(cmdline))
+	if p.trial {
+		limitTrial(screen)
+	}
 	fmt.Fprintf(screen, "Firstlight %s: looking for the stick\n", p.version)
 	if err != nil {
 		return err
@@ -76,6 +79,18 @@ func Boot() error {
 	}
 
 	return startFromStick(newSearch(p, drivers, events, screen), log)
+}
+
+// trialLimit is how long a version that is tried may take until systemd runs.
+const trialLimit = 5 * time.Minute
+
+// limitTrial restarts the machine when a version that is tried has not started systemd in time, whatever it does
+// meanwhile: the boot loader then starts the other slot. Nothing is written here that could be lost.
+func limitTrial(screen io.Writer) {
+	time.AfterFunc(trialLimit, func() {
+		fmt.Fprintf(screen, "Firstlight: the version that is tried has not started in %s; back to the one before\n", trialLimit)
+		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) // if that fails too, somebody must switch it off
+	})
 }
 
 // loadDrivers begins to load what the boot needs, and what drives the devices that are there already.
@@ -109,7 +124,6 @@ func startFromStick(s *search, log *slog.Logger) error {
 			return err
 		}
 
-		boot.Version = s.params.version
 		log.Info("boot disk found", "disk", boot.Disk.Path, "after", time.Since(s.started).Round(time.Millisecond))
 
 		for _, m := range needed {

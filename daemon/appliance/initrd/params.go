@@ -13,18 +13,25 @@ import (
 // params is what the boot loader told us.
 type params struct {
 	esp     string // unique GUID of the ESP, lower case
-	verity  string // root hash of ROOT-A
+	slot    stick.Slot
+	trial   bool   // started for the first time
+	verity  string // root hash of the slot's root
 	version string // of the image
 }
 
-// parseParams reads the kernel command line; all but the version are required.
+// parseParams reads the kernel command line; ESP and root hash are required.
 func parseParams(cmdline string) (params, error) {
-	p := params{version: assets.Version} // a boot loader's file that somebody wrote by hand may name none
+	// A boot loader's file that somebody wrote by hand may name neither.
+	p := params{version: assets.Version, slot: stick.SlotA}
 	for _, word := range strings.Fields(cmdline) {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
 		case stick.ParamESP:
 			p.esp = strings.ToLower(value)
+		case stick.ParamSlot:
+			p.slot = stick.Slot(value)
+		case stick.ParamTrial:
+			p.trial = true
 		case stick.ParamVerity:
 			p.verity = strings.ToLower(value)
 		case stick.ParamVersion:
@@ -36,9 +43,13 @@ func parseParams(cmdline string) (params, error) {
 		return p, fmt.Errorf("kernel parameter %s=%q is not a partition's GUID; the boot loader sets it, see %s on the ESP",
 			stick.ParamESP, p.esp, stick.GrubConfigPath)
 	}
+	if p.slot != stick.SlotA && p.slot != stick.SlotB {
+		return p, fmt.Errorf("kernel parameter %s=%q is neither %s nor %s; the boot loader sets it, see %s on the ESP",
+			stick.ParamSlot, p.slot, stick.SlotA, stick.SlotB, stick.GrubConfigPath)
+	}
 	if !isHex(p.verity, 32) {
-		return p, fmt.Errorf("kernel parameter %s=%q is not a root hash of 64 digits; the builder writes it to %s on the ESP",
-			stick.ParamVerity, p.verity, stick.GrubConfigPath)
+		return p, fmt.Errorf("kernel parameter %s=%q is not a root hash of 64 digits; the builder writes it to %s on %s",
+			stick.ParamVerity, p.verity, stick.SlotConfigName, p.slot.Boot())
 	}
 
 	return p, nil

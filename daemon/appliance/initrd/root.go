@@ -39,7 +39,7 @@ func mountDir(source, dir, fstype, options string, flags uintptr) error {
 // buildRoot makes newRoot: squashfs, checked by dm-verity while it is read, below a
 // tmpfs. It fills in the record's verity. Undone by tearDown.
 func buildRoot(b *stick.BootInfo, rootHash string) error {
-	part, _ := b.Partition(stick.PartitionRootA)
+	part, _ := b.Partition(b.Slot.Root())
 	f, err := os.Open(part.Path)
 	if err != nil {
 		return fmt.Errorf("open root: %w", err)

@@ -58,7 +58,7 @@ func (s *search) find() (stick.BootInfo, error) {
 		}
 
 		s.tables.fill(disks)
-		boot, why := chooseDisk(disks, s.params.esp)
+		boot, why := chooseDisk(disks, s.params)
 		if why == nil {
 			return boot, nil
 		}

@@ -113,7 +113,7 @@ func (w *watcher) handleEvent(e uevent) string {
 			part = "hash block"
 		}
 
-		line := fmt.Sprintf("%s %s of partition %s is not what was written", part, number, stick.PartitionRootA)
+		line := fmt.Sprintf("%s %s of the root is not what was written", part, number)
 		for _, known := range w.damage {
 			if known == line {
 				return ""

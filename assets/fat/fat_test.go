@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/image/disk"
-	"firstlight.dev/firstlight/image/disk/fat"
 )
 
 // made returns a FAT32 file system with a directory, a file of three clusters and one

@@ -294,3 +294,19 @@ func (v *Volume) End() int64 {
 	_, last := v.countClusters()
 	return v.clusterOffset(last + 1)
 }
+
+// Offset is where the content of the file at path begins, in bytes from the start of the file system.
+func (v *Volume) Offset(name string) (int64, error) {
+	list, err := v.List()
+	if err != nil {
+		return 0, err
+	}
+
+	for _, e := range list {
+		if !e.Dir && strings.EqualFold(e.Path, strings.TrimPrefix(name, "/")) && v.isValid(e.cluster) {
+			return v.clusterOffset(e.cluster), nil
+		}
+	}
+
+	return 0, fmt.Errorf("find /%s: there is no such file with content", strings.TrimPrefix(name, "/"))
+}

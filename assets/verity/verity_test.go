@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/image/disk/verity"
+	"firstlight.dev/firstlight/assets/verity"
 )
 
 const (
