@@ -23,6 +23,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
+	"firstlight.dev/firstlight/daemon/appliance/stickupdate"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/clusterapi"
@@ -63,6 +64,7 @@ type Daemon struct {
 	uploads     *artifacts
 	page        *page.Server
 	copier      *Copier
+	updater     *stickupdate.Updater
 	loginKey    *loginkey.Rotation
 	passwords   *bmcpassword.Rotation // of BMCs
 	runner      *bringup.Runner
@@ -94,6 +96,7 @@ func New(log *slog.Logger) *Daemon {
 		Log:   log,
 		Ready: d.stageReady("data-mounted"),
 	}
+	d.updater = stickupdate.New(log, d.bootID)
 	d.host.OnSite = d.applySite
 	d.firewall = &firewall.Firewall{Site: d.host.Site}
 	d.finder = d.newFinder()
@@ -258,6 +261,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"away copies", d.awayCopies},
+		{"update", func(ctx context.Context) error {
+			return d.updater.Follow(ctx, d.stageReady("data-mounted"), d.readiness)
+		}},
 		{"log-in to nodes", d.loginKey.Run},
 		{"passwords of BMCs", d.passwords.Run},
 		{"page", func(ctx context.Context) error { return d.page.Serve(ctx, d.stageReady("clock-set")) }},
@@ -320,6 +326,12 @@ func restartDelay(before, ran time.Duration) time.Duration {
 		return time.Second
 	}
 	return min(2*before, time.Minute)
+}
+
+// readiness is whether the appliance is ready, and what it does or waits for.
+func (d *Daemon) readiness() (ready bool, summary string) {
+	doc := d.Document()
+	return doc.State == status.StateReady, doc.Summary
 }
 
 // reload takes up an edited site and whatever a person has mended. The error is what is wrong with the site.

@@ -38,6 +38,9 @@ func (d *Daemon) Document() status.Document {
 	if note := d.loginKey.Note(); note != "" {
 		doc.Notes = append(doc.Notes, note)
 	}
+	if note := d.updater.Note(); note != "" {
+		doc.Notes = append(doc.Notes, note)
+	}
 	doc.Notes = append(doc.Notes, d.passwords.Notes()...)
 	doc.Notes = append(doc.Notes, d.copier.notes(d.host.Site().AwayCopy)...)
 	if doc.State == "" {

@@ -62,6 +62,7 @@ func newRootCommand() *cobra.Command {
 		newRotateCommand(),
 		newBackupCommand(),
 		newRestoreCommand(),
+		newUpdateCommand(),
 		newDocsCommand(),
 	)
 	commandline.AddGroup(

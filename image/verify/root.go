@@ -24,7 +24,7 @@ import (
 var loaders = [...]string{"/EFI/BOOT/BOOTX64.EFI", "/EFI/BOOT/grubx64.efi"}
 
 // grubFile is a file that grub.cfg loads, and in which partition: of the slot, or its own.
-var grubFile = regexp.MustCompile(`(?m)^\s*(?:if\s+)?(?:linux|initrd|source|(?:load|save)_env --file)\s+(\$boot)?(/\S+)`)
+var grubFile = regexp.MustCompile(`(?m)^\s*(?:if\s+)?(?:linux|initrd|source|load_env --file)\s+(\$boot)?(/\S+)`)
 
 // slot is one of the two places for a version.
 type slot struct {
