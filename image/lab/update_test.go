@@ -157,6 +157,7 @@ func TestABrokenVersionFallsBack(t *testing.T) {
 func TestUpdateOnTheAppliance(t *testing.T) {
 	n := newNetworked(t, "qemu-all", 4096)
 	next := nextImage(t, n.conf.Disks[0].Image)
+	giveOwnGUIDs(t, next)
 	n.conf.Disks = append(n.conf.Disks, lab.Disk{Image: next, Bus: lab.Virtio, Direct: true})
 	n.Machine = newMachine(t, n.conf)
 	for _, later := range []time.Duration{3 * time.Second, 8 * time.Second, 20 * time.Second, 0} {

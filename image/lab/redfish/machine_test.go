@@ -69,7 +69,10 @@ func TestAMachineBootsFromADisc(t *testing.T) {
 
 	insert("/second.iso")
 	assert.Contains(t, inDrive(t, ctx, m), "disc-")
-	require.NoError(t, m.PressButton(ctx, lab.PowerReset))
+	q, err := m.QMP(ctx)
+	require.NoError(t, err)
+	require.NoError(t, q.Execute(ctx, "system_reset", nil, nil))
+	require.NoError(t, q.Close())
 	_, err = m.Console().Wait(ctx, "booted /second.iso")
 	require.NoError(t, err)
 
