@@ -186,7 +186,7 @@ type Cluster struct {
 	PodCIDR      netip.Prefix   `yaml:"podCIDR" default:"10.244.64.0/18" doc:"Addresses of the pods."`
 	ServiceCIDR  netip.Prefix   `yaml:"serviceCIDR" default:"10.244.0.0/18" doc:"Addresses of the services."`
 	Owner        Name           `yaml:"owner" default:"default" doc:"Whose uploaded packages and container images its nodes get, besides those of the stick."`
-	AddOns       []string       `yaml:"addOns" enum:"cdi|cmk|emco|istio|kata|kubevirt|local-path-provisioner|metrics-server|multus|network-policy|nfd|onap4k8s|optane|ovn|ovn4nfv|qat|service-chain|sriov|tenants|virtlet|virtual-machines" doc:"What to install besides Kubernetes (KUDPlugins of a Provisioning): Components, of the stick or of what was brought."`
+	AddOns       []string       `yaml:"addOns" enum:"cdi|cmk|emco|istio|kata|kubevirt|local-path-provisioner|metrics-server|multus|network-policy|nfd|onap4k8s|optane|ovn|ovn4nfv|qat|service-chain|service-chain-ovn4nfv|sriov|tenants|virtlet|virtual-machines" doc:"What to install besides Kubernetes (KUDPlugins of a Provisioning): Components, of the stick or of what was brought."`
 }
 
 // NodeSelector chooses one node, or count of them, for a role in a cluster: by name, by MAC, by

@@ -31,24 +31,25 @@ type AddOns struct {
 // them, what labels nodes before what looks for labels, nodes that are drained for virtual functions before
 // machines run on them, and what enforces isolation before tenants.
 var order = map[string][]string{
-	"ovn4nfv":          {"multus", "ovn"},
-	"sriov":            {"multus", "nfd"},
-	"qat":              {"nfd"},
-	"optane":           {"nfd"},
-	"cmk":              {"nfd"},
-	"cdi":              {"sriov"},
-	"virtlet":          {"multus", "ovn4nfv", "sriov", "qat"},
-	"kubevirt":         {"multus", "ovn4nfv", "sriov", "qat", "cdi"},
-	"service-chain":    {"multus"},
-	"tenants":          {"network-policy"},
-	"virtual-machines": {"multus", "ovn4nfv", "sriov", "qat"},
+	"ovn4nfv":               {"multus", "ovn"},
+	"sriov":                 {"multus", "nfd"},
+	"qat":                   {"nfd"},
+	"optane":                {"nfd"},
+	"cmk":                   {"nfd"},
+	"cdi":                   {"sriov"},
+	"virtlet":               {"multus", "ovn4nfv", "sriov", "qat"},
+	"kubevirt":              {"multus", "ovn4nfv", "sriov", "qat", "cdi"},
+	"service-chain":         {"multus"},
+	"service-chain-ovn4nfv": {"ovn4nfv"},
+	"tenants":               {"network-policy"},
+	"virtual-machines":      {"multus", "ovn4nfv", "sriov", "qat"},
 }
 
 // known are the add-ons of ICN and of the stick. They run side by side but for their order; any other name waits for the one before it,
 // as ICN's installer had it.
 var known = []string{
 	"cdi", "cmk", "istio", "kata", "kubevirt", "local-path-provisioner", "metrics-server", "multus", "network-policy", "nfd",
-	"optane", "ovn", "ovn4nfv", "qat", "service-chain", "sriov", "tenants", "virtlet", "virtual-machines",
+	"optane", "ovn", "ovn4nfv", "qat", "service-chain", "service-chain-ovn4nfv", "sriov", "tenants", "virtlet", "virtual-machines",
 }
 
 // orchestrators come after everything else that is known: they are told of what a cluster has.

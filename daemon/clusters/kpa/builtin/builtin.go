@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"embed"
 	"io/fs"
+	"maps"
 	"path"
 
 	"sigs.k8s.io/yaml"
@@ -14,7 +15,7 @@ import (
 	"firstlight.dev/firstlight/assets/manifest"
 )
 
-//go:embed */*.yaml *.job.yaml
+//go:embed */*.yaml *.yaml
 var folders embed.FS
 
 // images are what the templates call them by.
@@ -25,6 +26,12 @@ var images = map[string]string{
 	"MetricsImage":   manifest.MetricsImage,
 	"LocalPathImage": manifest.LocalPathImage,
 	"InstallerImage": assets.InstallerImage, // it has a shell
+}
+
+// shared are files that more than one add-on has.
+var shared = map[string]string{
+	"service-chain":         "service-chain.yaml",
+	"service-chain-ovn4nfv": "service-chain.yaml",
 }
 
 // Names lists them.
@@ -46,9 +53,17 @@ func Read(name string) (text []byte, ok bool, err error) {
 		return nil, false, nil
 	}
 
-	var b bytes.Buffer
+	var paths []string
+	if file, ok := shared[name]; ok {
+		paths = append(paths, file)
+	}
 	for _, f := range files {
-		document, err := fill(path.Join(name, f.Name()))
+		paths = append(paths, path.Join(name, f.Name()))
+	}
+
+	var b bytes.Buffer
+	for _, p := range paths {
+		document, err := fill(p, name)
 		if err != nil {
 			return nil, true, err
 		}
@@ -67,12 +82,16 @@ func ReadSelfTest(name string) ([]byte, error) {
 		return nil, nil
 	}
 
-	text, err := fill(file)
+	text, err := fill(file, name)
 	if err != nil {
 		return nil, err
 	}
 	return yaml.YAMLToJSON(text)
 }
 
-// fill puts images into a template.
-func fill(file string) ([]byte, error) { return manifest.Fill(folders, file, images) }
+// fill puts images, and the name of the add-on, into a template.
+func fill(file, addOn string) ([]byte, error) {
+	values := maps.Clone(images)
+	values["AddOn"] = addOn
+	return manifest.Fill(folders, file, values)
+}

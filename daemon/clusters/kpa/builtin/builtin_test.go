@@ -16,7 +16,10 @@ var image = regexp.MustCompile(`image: firstlight\.internal/([a-z0-9-]+):(\S+)`)
 func TestAddOnsAreObjects(t *testing.T) {
 	recipe, err := os.ReadFile("../../../../assets/recipe.yaml")
 	require.NoError(t, err)
-	assert.Equal(t, []string{"local-path-provisioner", "metrics-server", "multus", "network-policy", "nfd", "ovn", "ovn4nfv", "qat", "service-chain", "sriov", "tenants", "virtual-machines"}, Names())
+	assert.Equal(t, []string{
+		"local-path-provisioner", "metrics-server", "multus", "network-policy", "nfd", "ovn", "ovn4nfv", "qat", "service-chain",
+		"service-chain-ovn4nfv", "sriov", "tenants", "virtual-machines",
+	}, Names())
 	for _, name := range Names() {
 		text, ok, err := Read(name)
 		require.NoError(t, err)

@@ -20,9 +20,10 @@ spec: {clusters: [edge], source: {folder: multus}}}
 spec: {clusters: [edge], dependsOn: [{name: multus}], source: {folder: service-chain}}}
 `
 
-// serviceChain is a cluster with the sample.
+// serviceChain is a cluster with the sample, by its network.
 type serviceChain struct {
 	*bench
+	name string // of the add-on, and of its namespace
 }
 
 // read reads what a part of the chain says of itself, through the API server. A part that just starts is asked again.
@@ -31,7 +32,7 @@ func (c serviceChain) read(part string, into any) {
 	var out string
 	var err error
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
-		out, err = c.Kubectl(c.ctx, cluster, "get", "--raw", "/api/v1/namespaces/service-chain/services/"+part+"/proxy/")
+		out, err = c.Kubectl(c.ctx, cluster, "get", "--raw", "/api/v1/namespaces/"+c.name+"/services/"+part+"/proxy/")
 		if err == nil {
 			if err = json.Unmarshal([]byte(out), into); err == nil {
 				return
@@ -82,8 +83,8 @@ func (c serviceChain) patch(rules string) {
 	c.t.Helper()
 	text, err := json.Marshal(map[string]any{"data": map[string]string{"rules": rules}})
 	require.NoError(c.t, err)
-	c.t.Logf("kubectl -n service-chain patch configmap chain --type=merge -p '%s'", text)
-	c.kubectl("-n", "service-chain", "patch", "configmap", "chain", "--type=merge", "-p", string(text))
+	c.t.Logf("kubectl -n %s patch configmap chain --type=merge -p '%s'", c.name, text)
+	c.kubectl("-n", c.name, "patch", "configmap", "chain", "--type=merge", "-p", string(text))
 }
 
 // TestServiceChain: one command deploys generator, firewall and sink on a cluster of two nodes. Packets go from one end to
@@ -100,7 +101,7 @@ func TestServiceChain(t *testing.T) {
 spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{worker-2: {mac-address: '52:54:00:00:00:02'}}]}}`)
 	b.until("bpa", "edge")
 
-	c := serviceChain{b}
+	c := serviceChain{b, "service-chain"}
 	began := time.Now()
 	b.apply(chainComponents)
 	b.appliance("kubectl", "wait", "kc/service-chain", "--for=condition=Ready", "--timeout=10m")
@@ -134,6 +135,40 @@ spec: {masters: [{master-1: {mac-address: '52:54:00:00:00:01'}}], workers: [{wor
 	c.patch("[]")
 	c.arrives("the rule is taken away", isMost)
 	c.checkRemoval(on)
+}
+
+// TestServiceChainOverNodes: the same sample on networks of OVN. Firewall and ends are on different nodes; a rule lowers
+// what arrives, and without it everything arrives again. The add-on and its networks go; ovn4nfv stays.
+func TestServiceChainOverNodes(t *testing.T) {
+	long(t)
+	b := newWhole(t, "chain-ovn", 2)
+	for i, s := range b.Servers {
+		b.host(i+1, s)
+	}
+	const name = "service-chain-ovn4nfv"
+	b.provisionPlugins("multus, ovn, ovn4nfv, " + name)
+	b.appliance("kubectl", "wait", "kc/edge-"+name, "--for=condition=Ready", "--timeout=15m")
+	t.Log("\n" + b.appliance("kubectl", "get", "kc", "-o", "wide"))
+	t.Log("\n" + b.kubectl("-n", name, "get", "networks,pods", "-o", "wide"))
+	node := func(app string) string {
+		return b.kubectl("-n", name, "get", "pods", "-l", "app="+app, "-o", "jsonpath={.items[*].spec.nodeName}")
+	}
+	firewall := node("firewall")
+	assert.NotEqual(t, firewall, node("generator"))
+	assert.NotEqual(t, firewall, node("sink"))
+
+	c := serviceChain{b, name}
+	c.arrives("without a rule", isMost)
+	c.patch("- {protocol: udp, port: 9000, limit: 100/second, action: drop}")
+	c.arrives("100 packets a second", isSome)
+	c.checkRestart()
+	c.patch("[]")
+	c.arrives("the rule is taken away", isMost)
+
+	b.provisionPlugins("multus, ovn, ovn4nfv")
+	b.await(b.Servers[0], "kubectl --kubeconfig /etc/kubernetes/admin.conf get namespace "+name+" --ignore-not-found -o name", "^$")
+	assert.Empty(t, b.kubectl("get", "networks", "-A", "-o", "name"))
+	b.appliance("kubectl", "wait", "kc/edge-ovn4nfv", "--for=condition=Ready", "--timeout=1m")
 }
 
 // checkWrongRule: the sentence is in an Event, and the rules of before hold.
@@ -186,8 +221,8 @@ func (c serviceChain) checkRestart() {
 	c.arrives("drop", isNone)
 	var before, after struct{ Received int64 }
 	c.read("sink", &before)
-	c.kubectl("-n", "service-chain", "delete", "pod", "-l", "app=firewall", "--timeout=2m")
-	c.kubectl("-n", "service-chain", "rollout", "status", "deployment/firewall", "--timeout=3m")
+	c.kubectl("-n", c.name, "delete", "pod", "-l", "app=firewall", "--timeout=2m")
+	c.kubectl("-n", c.name, "rollout", "status", "deployment/firewall", "--timeout=3m")
 	c.arrives("drop, another pod of the firewall", isNone)
 	c.read("sink", &after)
 	assert.Equal(c.t, before.Received, after.Received, "packets passed before the firewall had its rules")
