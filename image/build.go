@@ -38,17 +38,17 @@ func (b *Builder) Plan(ctx context.Context) ([]Step, error) {
 func (b *Builder) Build(ctx context.Context, mode Mode) (*Result, error) { return b.run(ctx, mode) }
 
 func (b *Builder) run(ctx context.Context, mode Mode) (*Result, error) {
+	run, err := b.prepare(ctx, mode)
+	if err != nil {
+		return nil, err
+	}
+
 	if mode != PlanOnly {
 		release, err := takeTurn(ctx, b.Out, b.Progress)
 		if err != nil {
 			return nil, err
 		}
 		defer release()
-	}
-
-	run, err := b.prepare(ctx, mode)
-	if err != nil {
-		return nil, err
 	}
 
 	result, err := run.makeParts(ctx)

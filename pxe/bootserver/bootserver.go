@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/bootfile"
 	"firstlight.dev/firstlight/pxe/boottrace"
@@ -260,4 +261,4 @@ func writeRefusal(w http.ResponseWriter, err error) {
 }
 
 // truncate cuts what a client sent to what a log line can hold; slog quotes the rest.
-func truncate(text string) string { return text[:min(len(text), 200)] }
+func truncate(text string) string { return excerpt.Start(text, 200) }

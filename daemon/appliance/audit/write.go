@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"gopkg.in/natefinch/lumberjack.v2"
@@ -16,6 +15,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"firstlight.dev/firstlight/assets/artifact"
+	"firstlight.dev/firstlight/assets/excerpt"
 )
 
 // Bounds of a log on DATA, besides the API server's: two files of 8 MiB, and none that is older.
@@ -74,13 +74,13 @@ func (l *Log) Add(r Request) {
 		Level:                    auditv1.LevelMetadata,
 		AuditID:                  uuid.NewUUID(),
 		Stage:                    auditv1.StageResponseComplete,
-		RequestURI:               cut(r.HTTP.URL.EscapedPath()),
+		RequestURI:               excerpt.Start(r.HTTP.URL.EscapedPath(), maxText),
 		Verb:                     r.Verb,
 		User:                     authenticationv1.UserInfo{Username: r.User},
 		SourceIPs:                []string{from},
-		UserAgent:                cut(r.HTTP.UserAgent()),
+		UserAgent:                excerpt.Start(r.HTTP.UserAgent(), maxText),
 		ObjectRef:                &r.Object,
-		ResponseStatus:           &metav1.Status{Code: int32(r.Code), Message: cut(r.Reason)},
+		ResponseStatus:           &metav1.Status{Code: int32(r.Code), Message: excerpt.Start(r.Reason, maxText)},
 		RequestReceivedTimestamp: metav1.NewMicroTime(r.Received),
 		StageTimestamp:           metav1.NewMicroTime(time.Now()),
 	})
@@ -91,6 +91,3 @@ func (l *Log) Add(r Request) {
 		l.report.Error("a change is not in the audit log", "user", r.User, "error", fmt.Errorf("write audit log: %w", err))
 	}
 }
-
-// cut keeps the beginning of what a client says: its requests may be long, and the log is not.
-func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }

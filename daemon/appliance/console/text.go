@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/assets/status"
 )
 
@@ -343,7 +344,7 @@ func nodeChanges(b *strings.Builder, before, after []status.Node) {
 func addressLine(a status.Address) string {
 	var b strings.Builder
 	writeAddress(&b, a)
-	return strings.Join(strings.Fields(b.String()), " ")
+	return excerpt.Line(b.String())
 }
 
 func containsLine(as []status.Address, line string) bool {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/assets/stick"
 )
 
@@ -65,7 +66,7 @@ next:
 
 		d.number, d.seq = readAttribute(sys, dir, "dev"), readAttribute(sys, dir, "diskseq")
 		maker, model := readAttribute(sys, dir, "device/vendor"), readAttribute(sys, dir, "device/model")
-		d.model = strings.Join(strings.Fields(maker+" "+model), " ")
+		d.model = excerpt.Line(maker + " " + model)
 
 		parts, err := fs.ReadDir(sys, dir)
 		if err != nil {

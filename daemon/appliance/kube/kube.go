@@ -25,6 +25,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -158,17 +159,8 @@ func runCommand(ctx context.Context, stdin io.Reader, name string, args ...strin
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &out
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, tail(out.String()))
+		return out.String(), fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, excerpt.End(excerpt.Line(out.String()), 400))
 	}
 
 	return out.String(), nil
-}
-
-// tail is the end of a program's output on one line.
-func tail(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > 400 {
-		s = "… " + s[len(s)-400:]
-	}
-	return s
 }

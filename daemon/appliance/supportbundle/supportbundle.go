@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"firstlight.dev/firstlight/assets/excerpt"
 )
 
 // Collector collects on the machine it runs on. Its zero value works, without what Sources bring.
@@ -88,7 +90,7 @@ func (c *Collector) path(p string) string { return filepath.Join("/", c.Root, p)
 
 // addIndexLine writes a line into the index.
 func (c *Collector) addIndexLine(name, what string) {
-	fmt.Fprintf(&c.index, "%-60s %s\n", name, strings.Join(strings.Fields(what), " "))
+	fmt.Fprintf(&c.index, "%-60s %s\n", name, excerpt.Line(what))
 }
 
 // add puts a text into the archive, without its secrets.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/assets/excerpt"
 )
 
 // keepInstalled leaves clusters that are there as they were created, but that they may grow: another version, image, key
@@ -150,13 +152,7 @@ func workers(c *clusterv1.Cluster) (n int32) {
 }
 
 // shorten is a value in a sentence.
-func shorten(value string) string {
-	const length = 60
-	if len(value) > length {
-		value = value[:length] + "..."
-	}
-	return cmp.Or(value, "nothing")
-}
+func shorten(value string) string { return cmp.Or(excerpt.Start(value, 60), "nothing") }
 
 // readCluster reads a Cluster of the site's as Cluster API's own type.
 func readCluster(cluster client.Object) (*clusterv1.Cluster, error) {

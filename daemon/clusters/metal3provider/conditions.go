@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider/v1beta2"
 )
 
@@ -31,13 +32,7 @@ func setCondition(all *[]metav1.Condition, generation int64, v verdict) {
 }
 
 // truncate fits a message into a condition, 32768 characters by its schema; people read much less.
-func truncate(s string) string {
-	const most = 2000
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most]) + " …"
-	}
-	return s
-}
+func truncate(s string) string { return excerpt.Start(s, 2000) }
 
 // summarize sets Ready: it repeats the first of the given types that does not hold.
 func summarize(all *[]metav1.Condition, generation int64, types ...string) {

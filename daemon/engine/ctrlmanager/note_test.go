@@ -12,9 +12,9 @@ func TestNotesAreWholeRunesThatFit(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"none", "", ""},
 		{"as long as it may be", strings.Repeat("a", maxNote), strings.Repeat("a", maxNote)},
-		{"one more", strings.Repeat("a", maxNote+1), strings.Repeat("a", maxNote) + " …"},
-		{"cut between runes", strings.Repeat("ä", maxNote), strings.Repeat("ä", maxNote/2) + " …"},
-		{"cut inside of a rune", "a" + strings.Repeat("ä", maxNote), "a" + strings.Repeat("ä", maxNote/2-1) + " …"},
+		{"one more", strings.Repeat("a", maxNote+1), strings.Repeat("a", maxNote) + "…"},
+		{"cut between runes", strings.Repeat("ä", maxNote), strings.Repeat("ä", maxNote/2) + "…"},
+		{"cut inside of a rune", "a" + strings.Repeat("ä", maxNote), "a" + strings.Repeat("ä", maxNote/2-1) + "…"},
 	} {
 		got := TruncateNote(c.text)
 		assert.Equal(t, c.want, got, c.name)

@@ -3,6 +3,8 @@ package remote
 import (
 	"bytes"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/excerpt"
 )
 
 // Quote makes a line for the shell of a list of words.
@@ -40,13 +42,7 @@ func shortCommand(words []string) string {
 }
 
 // Tail is the end of what a program printed, on one line.
-func Tail(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > 600 {
-		s = "… " + strings.ToValidUTF8(s[len(s)-600:], "")
-	}
-	return s
-}
+func Tail(s string) string { return excerpt.End(excerpt.Line(s), 600) }
 
 // maxOutput bounds what is kept of either stream: the end of it.
 const maxOutput = 256 << 10

@@ -23,6 +23,7 @@ import (
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/bundle"
+	"firstlight.dev/firstlight/assets/excerpt"
 )
 
 // claims are the bundles that archives bring, by OWNER/NAME/VERSION.
@@ -71,7 +72,7 @@ func (c *claims) conclude(k artifact.Key, m *archiveInfo, why string, err error)
 	}
 
 	if mine := c.all[k.Owner+"/"+m.bundle.Dir()]; mine != nil && mine.key == k {
-		mine.stays, mine.bundle.NotServed = err != nil, cutText(why, maxWhy)
+		mine.stays, mine.bundle.NotServed = err != nil, excerpt.Start(why, maxWhy)
 	}
 }
 

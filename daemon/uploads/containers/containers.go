@@ -22,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/atomicfile"
+	"firstlight.dev/firstlight/assets/excerpt"
 )
 
 // Pusher keeps the registry's pushed images what the records say. One that is kept remembers which archives
@@ -99,7 +100,7 @@ func (p *Pusher) Sync(ctx context.Context, complete []artifact.Metadata) error {
 			}
 		}
 
-		why = cutText(why, maxWhy)
+		why = excerpt.Start(why, maxWhy)
 		if r.ClusterName == onStick {
 			p.logStick(r, why)
 			continue

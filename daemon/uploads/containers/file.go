@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
+
+	"firstlight.dev/firstlight/assets/excerpt"
 )
 
 // file is an archive that is read no further when its context has ended: hashing ten gigabytes takes
@@ -52,11 +53,4 @@ func (f *file) Close() error                                 { return f.file.Clo
 var _ io.ReadSeekCloser = (*file)(nil)
 
 // shorten is the beginning of a text that somebody else wrote.
-func shorten(text string) string { return cutText(text, 200) }
-
-func cutText(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
-}
+func shorten(text string) string { return excerpt.Start(text, 200) }

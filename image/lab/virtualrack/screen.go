@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/excerpt"
 )
 
 // wide is a screen on which a sentence has room behind the columns.
@@ -268,7 +269,7 @@ func clusterNodeChanges(before, after Cluster, now time.Time) string {
 		if !slices.ContainsFunc(before.Members, same) {
 			fmt.Fprintln(&b, clip(fmt.Sprintf(
 				"%s %s: %s", now.Format("15:04:05"), ofCluster(after.Name),
-				strings.Join(strings.Fields(m.String()), " "),
+				excerpt.Line(m.String()),
 			), 400))
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+
+	"firstlight.dev/firstlight/assets/excerpt"
 )
 
 // RulesKey is the key of the ConfigMap that has the rules (ParseRules).
@@ -147,7 +149,7 @@ func (f *Filter) apply(ctx context.Context, have *corev1.ConfigMap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
-		f.problem = oneLine(err)
+		f.problem = excerpt.Line(err.Error())
 		f.refuse(have, reason)
 		return
 	}

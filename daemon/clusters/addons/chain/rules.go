@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
+
+	"firstlight.dev/firstlight/assets/excerpt"
 )
 
 // Action is what becomes of a packet.
@@ -67,7 +69,7 @@ type ruleText struct {
 func ParseRules(text string) ([]Rule, error) {
 	document, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("the rules cannot be read: %s; write a list such as %s", oneLine(err), example)
+		return nil, fmt.Errorf("the rules cannot be read: %s; write a list such as %s", excerpt.Line(err.Error()), example)
 	}
 	var items []json.RawMessage
 	if err := json.Unmarshal(document, &items); err != nil {
@@ -90,14 +92,12 @@ func ParseRules(text string) ([]Rule, error) {
 
 const example = "- {protocol: udp, port: 9000, limit: 100/second, action: drop}"
 
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
-
 func parseRule(item []byte) (r Rule, err error) {
 	var text ruleText
 	decoder := json.NewDecoder(bytes.NewReader(item))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&text); err != nil {
-		return Rule{}, fmt.Errorf("it cannot be read: %s; a rule has protocol, from, to, port, limit and action", oneLine(err))
+		return Rule{}, fmt.Errorf("it cannot be read: %s; a rule has protocol, from, to, port, limit and action", excerpt.Line(err.Error()))
 	}
 
 	switch text.Protocol {

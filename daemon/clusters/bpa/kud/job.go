@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
@@ -241,10 +242,5 @@ func OutcomeOf(job *batchv1.Job, pods []corev1.Pod) Outcome {
 // lastLine is the end of what a program printed: its last three lines that are not blank.
 func lastLine(s string) string {
 	lines := slices.DeleteFunc(strings.Split(s, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
-	s = strings.Join(lines[max(0, len(lines)-3):], " / ")
-	if len(s) > 500 {
-		s = "… " + strings.ToValidUTF8(s[len(s)-500:], "")
-	}
-
-	return s
+	return excerpt.End(strings.Join(lines[max(0, len(lines)-3):], " / "), 500)
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/nodeupdate"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/software"
@@ -275,7 +276,7 @@ func (r *NodeUpdates) conclude(
 func (r *NodeUpdates) finish(
 	ctx context.Context, u *nodeUpdate, phase, reason, message string, wait time.Duration,
 ) (reconcile.Result, error) {
-	u.status.Phase, u.status.Message = phase, strings.Join(strings.Fields(message), " ")
+	u.status.Phase, u.status.Message = phase, excerpt.Line(message)
 	meta.SetStatusCondition(
 		&u.status.Conditions, readyCondition(u.Generation, phase == v1alpha1.PhaseReady, reason, u.status.Message),
 	)

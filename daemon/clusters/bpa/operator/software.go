@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/software"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -109,7 +110,7 @@ func (r *Softwares) Reconcile(ctx context.Context, q reconcile.Request) (reconci
 		Conditions:         slices.Clone(sw.Status.Conditions),
 	}
 	finish := func(phase, reason, message string, wait time.Duration) (reconcile.Result, error) {
-		status.Phase, status.Message = phase, strings.Join(strings.Fields(message), " ")
+		status.Phase, status.Message = phase, excerpt.Line(message)
 		meta.SetStatusCondition(
 			&status.Conditions, readyCondition(sw.Generation, phase == v1alpha1.PhaseReady, reason, message),
 		)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -57,9 +58,7 @@ func describeStatus(w *clusterState, a resolution, d decision, progress contract
 	s.Checks = checkStatuses(w.verification)
 	for _, c := range []metav1.Condition{accepted, claimed, installed, verified, ready} {
 		c.ObservedGeneration = w.cr.Generation
-		if len(c.Message) > 30000 {
-			c.Message = strings.ToValidUTF8(c.Message[:30000], "") + " …"
-		}
+		c.Message = excerpt.Start(c.Message, 30000)
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
 
@@ -71,10 +70,7 @@ func describeStatus(w *clusterState, a resolution, d decision, progress contract
 	}
 
 	s.Phase, s.Percent = phaseAndPercent(w, a, d, progress)
-	s.Message = strings.Join(strings.Fields(ready.Message), " ")
-	if len(s.Message) > 1000 {
-		s.Message = strings.ToValidUTF8(s.Message[:1000], "") + " …"
-	}
+	s.Message = excerpt.Start(excerpt.Line(ready.Message), 1000)
 
 	s.Nodes = nodeStatuses(w, a, d, progress)
 	done := 0

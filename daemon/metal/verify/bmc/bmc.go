@@ -11,10 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"syscall"
 	"time"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 )
@@ -105,11 +105,8 @@ func unreachableAnswer(b site.BMC, protocol string, err error) Answer {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		a.Text = fmt.Sprintf("the BMC %s does not answer", addressText(b))
 	default:
-		a.Text = fmt.Sprintf("the BMC %s cannot be asked: %s", addressText(b), oneLine(err))
+		a.Text = fmt.Sprintf("the BMC %s cannot be asked: %s", addressText(b), excerpt.Line(err.Error()))
 	}
 
 	return a
 }
-
-// oneLine is an error on one line.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -10,6 +10,7 @@ import (
 	"github.com/bougou/go-ipmi/pkg/client"
 	"github.com/bougou/go-ipmi/pkg/types"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/assets/site"
 )
 
@@ -52,7 +53,7 @@ func openIPMI(ctx context.Context, b site.BMC) (c *client.Client, closeSession f
 	if err != nil {
 		return nil, nil, &Answer{
 			Verdict: Unfit,
-			Text:    oneLine(err),
+			Text:    excerpt.Line(err.Error()),
 			Fix:     "correct bmc.username of this node in site.yaml: IPMI knows 16 characters",
 		}
 	}
@@ -103,7 +104,7 @@ func logInByIPMI(ctx context.Context, c *client.Client, b site.BMC) (refused *An
 
 	c.WithRetry(2)
 	if _, err := c.SetSessionPrivilegeLevel(ctx, types.PrivilegeLevelAdministrator); err != nil {
-		a := refusedAnswer(b, fmt.Sprintf("user %q the rights of an administrator (%s)", b.Username, oneLine(err)))
+		a := refusedAnswer(b, fmt.Sprintf("user %q the rights of an administrator (%s)", b.Username, excerpt.Line(err.Error())))
 		return &a
 	}
 
@@ -146,7 +147,7 @@ func judgeIPMIError(b site.BMC, err error) Answer {
 	default:
 		a := Answer{
 			Verdict: Unfit,
-			Text:    fmt.Sprintf("the BMC %s does not open a session: %s", addressText(b), oneLine(err)),
+			Text:    fmt.Sprintf("the BMC %s does not open a session: %s", addressText(b), excerpt.Line(err.Error())),
 			Fix:     "look into the BMC's own set-up, or restart the BMC",
 		}
 		if isSuiteMismatch(err) {

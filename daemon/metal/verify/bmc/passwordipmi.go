@@ -9,6 +9,7 @@ import (
 	"github.com/bougou/go-ipmi/pkg/command/app"
 	"github.com/bougou/go-ipmi/pkg/types"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/assets/site"
 )
 
@@ -80,7 +81,7 @@ func judgeIPMIChange(b site.BMC, err error) Answer {
 		if refusal.CompletionCode() == types.CodeNodeBusy {
 			return Answer{Verdict: Busy, Text: fmt.Sprintf("the BMC %s is busy", addressText(b)), Fix: fixWait}
 		}
-		return keptAnswer(b, oneLine(refusal))
+		return keptAnswer(b, excerpt.Line(refusal.Error()))
 	}
 	if errors.Is(err, errNoUser) || errors.Is(err, errSameUsers) {
 		return keptAnswer(b, err.Error())

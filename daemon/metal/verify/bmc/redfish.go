@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 )
@@ -186,14 +187,14 @@ func judgeTransportError(b site.BMC, err error) Answer {
 	case errors.Is(err, bmctrust.ErrNotRecorded):
 		return Answer{
 			Verdict: Unfit,
-			Text:    fmt.Sprintf("the BMC %s is told nothing: %s", addressText(b), oneLine(err)),
+			Text:    fmt.Sprintf("the BMC %s is told nothing: %s", addressText(b), excerpt.Line(err.Error())),
 			Fix:     "check whether the stick has room and can be written to; it is asked again automatically",
 		}
 	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
 		return Answer{
 			Verdict: Unfit,
 			Text: fmt.Sprintf(
-				"the certificate of the BMC %s is not to be trusted: %s", addressText(b), oneLine(errors.Unwrap(err)),
+				"the certificate of the BMC %s is not to be trusted: %s", addressText(b), excerpt.Line(errors.Unwrap(err).Error()),
 			),
 			Fix: "give the BMC a certificate for the name in bmc.address, name its authority in bmc.ca of the site, or set bmc.verifyCertificate: pin",
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/metal/bmctrust"
@@ -143,7 +144,7 @@ func fixedSentence(text string) func(View) string { return func(View) string { r
 
 // oneLine keeps to one line what came from elsewhere.
 func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
+	s = excerpt.Line(s)
 	if len(s) > 400 {
 		s = s[:strings.LastIndex(s[:400], " ")+1] + "…"
 	}
@@ -301,7 +302,7 @@ func formatMegabytes(m boottrace.Mark) string {
 
 // firstSentence is an error cut to what people can read: the first sentence or so.
 func firstSentence(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
+	s = excerpt.Line(s)
 	if i := strings.Index(s, "Traceback"); i > 0 {
 		s = s[:i]
 	}

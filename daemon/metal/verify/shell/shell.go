@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/daemon/metal/verify/netprobe"
 )
 
@@ -113,7 +114,7 @@ func Output(ctx context.Context, t Target, script string) ([]byte, error) {
 
 func oddAnswer(a Answer, err error) Answer {
 	a.Verdict, a.Text = Odd, fmt.Sprintf(
-		"it lets the appliance in at %s, but its shell does not answer as Linux does: %s", a.Address, oneLine(err),
+		"it lets the appliance in at %s, but its shell does not answer as Linux does: %s", a.Address, excerpt.Line(err.Error()),
 	)
 	return a
 }
@@ -291,5 +292,3 @@ func loginAt(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, An
 
 	return nil, a
 }
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
