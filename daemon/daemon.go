@@ -86,7 +86,7 @@ func New(log *slog.Logger) *Daemon {
 		kube:     kube.New(kube.Defaults()),
 		copier:   NewCopier(),
 		started:  time.Now(),
-		bootID:   bootID(),
+		bootID:   BootID(),
 		version:  stick.ImageVersion(stick.BootInfoFile),
 		drawn:    make(chan struct{}, 1),
 		notified: make(chan struct{}, 1),
@@ -379,8 +379,8 @@ func (d *Daemon) serveBoot(ctx context.Context) error {
 	return d.boot.Run(ctx, linksUp)
 }
 
-// bootID tells one boot from another; "" on a system without one.
-func bootID() string {
+// BootID tells one boot from another; "" on a system without one.
+func BootID() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))
 }

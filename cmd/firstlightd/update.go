@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/exec"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon"
 	"firstlight.dev/firstlight/daemon/appliance/stickupdate"
 )
 
@@ -32,7 +32,7 @@ one within 30 minutes. The power may be cut at any moment. DATA, SITE and the se
   ssh root@APPLIANCE firstlightd update /var/lib/firstlight/firstlight.img.zst --reboot`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			u := stickupdate.New(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)), currentBootID())
+			u := stickupdate.New(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)), daemon.BootID())
 			switch {
 			case show == (len(args) == 1):
 				return commandline.NewUsageError(errors.New("name an image, or give --status"))
@@ -57,12 +57,6 @@ one within 30 minutes. The power may be cut at any moment. DATA, SITE and the se
 	cmd.Flags().BoolVar(&reboot, "reboot", false, "start this machine again when it is written")
 	cmd.Flags().BoolVar(&show, "status", false, "show the slots and what became of the last update")
 	return cmd
-}
-
-// currentBootID tells one boot from another; "" on a system without one.
-func currentBootID() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b))
 }
 
 // showProgress prints a line for each tenth of a phase.

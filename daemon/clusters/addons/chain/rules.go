@@ -97,7 +97,9 @@ func parseRule(item []byte) (r Rule, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(item))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&text); err != nil {
-		return Rule{}, fmt.Errorf("it cannot be read: %s; a rule has protocol, from, to, port, limit and action", excerpt.Line(err.Error()))
+		return Rule{}, fmt.Errorf(
+			"it cannot be read: %s; a rule has protocol, from, to, port, limit and action", excerpt.Line(err.Error()),
+		)
 	}
 
 	switch text.Protocol {
