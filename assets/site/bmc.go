@@ -16,7 +16,7 @@ type BMCAddress string
 
 func (a BMCAddress) String() string { return string(a) }
 
-// Scheme is ipmi, redfish, redfish+http or redfish+https.
+// Scheme is ipmi, redfish or redfish-virtualmedia, the latter two also with +http or +https.
 func (a BMCAddress) Scheme() string {
 	scheme, _, _ := strings.Cut(string(a), "://")
 	return scheme
@@ -41,14 +41,23 @@ func (a BMCAddress) Port() int {
 		return port
 	}
 
-	switch u.Scheme {
-	case "ipmi":
+	switch {
+	case u.Scheme == "ipmi":
 		return 623
-	case "redfish+http":
+	case strings.HasSuffix(u.Scheme, "+http"):
 		return 80
 	}
 
 	return 443
+}
+
+// IsRedfish reports whether the BMC is spoken to by Redfish.
+func (a BMCAddress) IsRedfish() bool { return strings.HasPrefix(a.Scheme(), "redfish") }
+
+// HasVirtualMedia reports whether the BMC puts a disc into the drive of its server, which boots from it.
+func (a BMCAddress) HasVirtualMedia() bool {
+	kind, _, _ := strings.Cut(a.Scheme(), "+")
+	return kind == "redfish-virtualmedia"
 }
 
 // HasTLS reports whether the BMC is spoken to by TLS, so that it shows a certificate.
@@ -83,7 +92,8 @@ func (a *BMCAddress) ParseText(s string) error {
 	}
 
 	switch scheme, _, _ := strings.Cut(s, "://"); scheme {
-	case "ipmi", "redfish", "redfish+http", "redfish+https":
+	case "ipmi", "redfish", "redfish+http", "redfish+https",
+		"redfish-virtualmedia", "redfish-virtualmedia+http", "redfish-virtualmedia+https":
 	default:
 		return fmt.Errorf("scheme %s is not a BMC; use redfish:// or ipmi://", yamldoc.Quote(scheme))
 	}

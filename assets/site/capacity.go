@@ -14,7 +14,13 @@ func (r *reader) checkRoom(s *Site) {
 	}
 
 	size := d.DHCP.Range.size()
-	if size == 0 || size >= s.countNodes() {
+	nodes := s.countNodes()
+	for _, n := range s.Nodes {
+		if n.BootsFromDisc() {
+			nodes--
+		}
+	}
+	if size == 0 || size >= nodes {
 		return
 	}
 
@@ -23,7 +29,7 @@ func (r *reader) checkRoom(s *Site) {
 		which = "default range"
 	}
 	r.Report(at, "%d nodes boot on this network and the %s %s has %d addresses; give a larger one, and a larger cidr if "+
-		"it has no room", s.countNodes(), which, d.DHCP.Range, size)
+		"it has no room", nodes, which, d.DHCP.Range, size)
 }
 
 // size is how many IPv4 addresses a range has; 0 for any other range.

@@ -153,7 +153,10 @@ func (r *reader) checkMachine(n *Node, path, cluster string) {
 	if n.BMC == nil {
 		r.Report(path, "Cluster API installs it for cluster %s when it is its turn, which needs its BMC; add bmc", cluster)
 	}
-	if len(n.Links) > 0 {
+	if n.BootsFromDisc() {
+		r.Report(path+".bmc.address", "Cluster API installs it for cluster %s, with addresses by DHCP; use redfish in place "+
+			"of redfish-virtualmedia", cluster)
+	} else if len(n.Links) > 0 {
 		r.Report(path+".links", "Cluster API installs it for cluster %s, with addresses by DHCP; remove links", cluster)
 	}
 	if n.OS.Password != (Secret{}) {

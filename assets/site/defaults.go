@@ -153,6 +153,10 @@ func (ns Networks) Role(role string) *Network {
 }
 
 func (n Node) withDefaults(networks Networks) Node {
+	if i := n.discLink(); n.BootMAC == "" && i >= 0 {
+		n.BootMAC = n.Links[i].nics()[0]
+	}
+
 	if n.BootMAC == "" && len(n.MACs) > 0 {
 		n.BootMAC = n.MACs[0]
 	}

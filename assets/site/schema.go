@@ -120,7 +120,7 @@ func patternOf(t reflect.Type) string {
 	case reflect.TypeFor[CertificateCheck]():
 		return `^(pin|ca|none|true|false)$`
 	case reflect.TypeFor[BMCAddress]():
-		return `^(ipmi|redfish|redfish\+http|redfish\+https)://[^?#]+$`
+		return `^(ipmi|redfish(-virtualmedia)?(\+https?)?)://[^?#]+$`
 	case reflect.TypeFor[LinkAddress]():
 		return `^(dhcp|none|[0-9A-Fa-f.:]+/[0-9]{1,3})$`
 	case reflect.TypeFor[netip.Addr]():

@@ -91,7 +91,7 @@ type Access struct {
 type Node struct {
 	Name       Name              `yaml:"name" required:"true" doc:"Host name; also the name of its BareMetalHost."`
 	MACs       []MAC             `yaml:"macs" doc:"MACs that identify the server, of any of its NICs."`
-	BootMAC    MAC               `yaml:"bootMAC" default:"the first of macs" doc:"MAC of the NIC that boots on the provisioning network."`
+	BootMAC    MAC               `yaml:"bootMAC" default:"the first of macs; with virtual media that of the link to provisioning" doc:"MAC of the NIC that boots on the provisioning network."`
 	BootMode   string            `yaml:"bootMode" enum:"UEFI|UEFISecureBoot|legacy" default:"UEFI" doc:"How the firmware starts the installed system."`
 	BMC        *BMC              `yaml:"bmc" doc:"The server's BMC. Without it, someone must power the server on."`
 	OS         OS                `yaml:"os" doc:"What is installed and who may log in to it."`
@@ -121,7 +121,7 @@ type Login struct {
 
 // BMC is how a server's management controller is reached.
 type BMC struct {
-	Address  BMCAddress `yaml:"address" required:"true" doc:"ipmi://HOST[:PORT], or redfish://HOST[:PORT]/redfish/v1/Systems/ID; redfish+http:// and redfish+https:// name the transport (default https)."`
+	Address  BMCAddress `yaml:"address" required:"true" doc:"ipmi://HOST[:PORT], or redfish://HOST[:PORT]/redfish/v1/Systems/ID; redfish+http:// and redfish+https:// name the transport (default https). redfish-virtualmedia:// (or +http, +https) in place of redfish://: the server boots from a disc that its BMC puts into its virtual drive, without DHCP and TFTP; it then needs a link to provisioning with a static address."`
 	Username string     `yaml:"username" doc:"User of the BMC."`
 	Password Secret     `yaml:"password" doc:"Password of that user."`
 

@@ -23,6 +23,7 @@ func (r *reader) validate(s *Site) {
 	r.checkDiscover(s)
 	r.checkRoom(s)
 	r.checkIdentity(s.Nodes)
+	r.checkVirtualMedia(s)
 	r.checkClusters(s)
 	r.checkClusterAPI(s, u)
 	r.checkArtifacts(&s.Artifacts)

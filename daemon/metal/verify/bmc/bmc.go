@@ -49,10 +49,10 @@ type Client struct{ Pins *bmctrust.Pins }
 func (c Client) Login(ctx context.Context, b site.BMC) Answer {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	switch b.Address.Scheme() {
-	case "ipmi":
+	switch {
+	case b.Address.Scheme() == "ipmi":
 		return loginIPMI(ctx, b)
-	case "redfish", "redfish+http", "redfish+https":
+	case b.Address.IsRedfish():
 		return c.loginRedfish(ctx, b)
 	}
 

@@ -20,10 +20,10 @@ const Kept Verdict = "kept"
 func (c Client) ChangePassword(ctx context.Context, b site.BMC, next site.Secret) Answer {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	switch b.Address.Scheme() {
-	case "ipmi":
+	switch {
+	case b.Address.Scheme() == "ipmi":
 		return changeByIPMI(ctx, b, next)
-	case "redfish", "redfish+http", "redfish+https":
+	case b.Address.IsRedfish():
 		return c.changeByRedfish(ctx, b, next)
 	}
 

@@ -77,7 +77,7 @@ func systemURL(b site.BMC) (*url.URL, error) {
 	}
 
 	system.Scheme = "https"
-	if b.Address.Scheme() == "redfish+http" {
+	if !b.Address.HasTLS() {
 		system.Scheme = "http"
 	}
 
