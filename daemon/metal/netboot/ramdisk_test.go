@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/pxe/bootfile"
+	"firstlight.dev/firstlight/pxe/concat"
 )
 
 func TestARamdiskIsServedWithItsTail(t *testing.T) {
@@ -54,7 +55,7 @@ func TestARamdiskIsServedWithItsTail(t *testing.T) {
 		_, err = f.Seek(from, io.SeekStart)
 		require.NoError(t, err)
 		var sent bytes.Buffer
-		n, err := f.(*tailed).WriteN(&sent, 200)
+		n, err := f.(*concat.File).WriteN(&sent, 200)
 		require.NoError(t, err)
 		assert.Equal(t, whole[from:min(from+200, size)], append([]byte{}, sent.Bytes()...), "from byte %d", from)
 		assert.EqualValues(t, sent.Len(), n)
