@@ -38,7 +38,7 @@ func TestDocsShowTheListeners(t *testing.T) {
 func TestDocsShowThePortsOfEachNetwork(t *testing.T) {
 	var rows strings.Builder
 	rows.WriteString("| from | ports of the appliance |\n|---|---|\n")
-	for _, network := range []string{provisioning, bmc, baremetal, owner} {
+	for _, network := range []string{provisioning, bmc, baremetal, owner, bmcs} {
 		var ports []string
 		for _, l := range Listeners() {
 			if slices.Contains(l.Networks, network) {
@@ -68,6 +68,27 @@ func TestS3IsReachedIfTheSiteSaysSo(t *testing.T) {
 	assert.Equal(t, []string{provisioning, baremetal, bmc}, reached(
 		"artifacts: {s3: true}\nnetworks: {bmc: {allow: [uploads], cidr: 10.0.0.0/24}, baremetal: {cidr: 10.0.1.0/24}}",
 	))
+}
+
+// TestDiscsAreReachedFromTheBMCsAlone, if a node boots from one.
+func TestDiscsAreReachedFromTheBMCsAlone(t *testing.T) {
+	reached := func(networks, bmcAddress string) (from []string) {
+		s, problems := site.Load("site.yaml", []byte("networks: {"+networks+"}\nnodes:\n  - name: node-1\n    bmc: {address: \""+bmcAddress+
+			"/redfish/v1/Systems/1\", username: a, password: b}\n"+
+			"    links: [{network: provisioning, mac: \"52:54:00:00:00:01\", address: 172.22.0.201/24}]\n"))
+		require.Empty(t, problems)
+		for _, o := range newRules(s.WithDefaults()).open {
+			if o.port == 6181 {
+				from = append(from, o.network)
+			}
+		}
+		return from
+	}
+	const both = "bmc: {interface: eno3, cidr: 10.30.0.0/24, address: 10.30.0.1}, baremetal: {interface: eno1, cidr: 10.10.0.0/24, address: 10.10.0.1}"
+	assert.Empty(t, reached(both, "redfish://10.30.0.11"))
+	assert.Equal(t, []string{bmc}, reached(both, "redfish-virtualmedia://10.30.0.11"))
+	assert.Equal(t, []string{baremetal}, reached(both, "redfish-virtualmedia://10.10.0.11"))
+	assert.Equal(t, []string{provisioning}, reached("", "redfish-virtualmedia://172.22.0.2"))
 }
 
 func TestListenersAreEachOnce(t *testing.T) {
@@ -128,7 +149,7 @@ var sockets = map[string][]string{
 	"daemon/uploads/api/api.go":                      {"uploads"},
 	"daemon/uploads/s3api/s3api.go":                  {"s3"},
 	"daemon/page/page.go":                            {"page"},
-	"pxe/bootserver/bootserver.go":                   {"boot"},
+	"pxe/bootserver/bootserver.go":                   {"boot", "discs"},
 	"pxe/dhcp/packetconn.go":                         {"dhcp", "pxe"},
 	"pxe/tftp/tftp.go":                               {"tftp"},
 

@@ -11,6 +11,7 @@ const (
 	WhereSupplied  Place = "the addresses on provisioning and baremetal"
 	OnReached      Place = "the addresses on the networks that it is reached from"
 	OnAllowed      Place = "loopback, and the addresses on networks that the site allows"
+	OnDiscs        Place = "the address on the BMCs' network, if a node boots from a disc"
 	OnLoopback     Place = "loopback"
 )
 
@@ -23,6 +24,9 @@ const (
 	// owner is the network that people and their programs come from: baremetal, or bmc if the site names no
 	// baremetal network, because then it is the only way in besides provisioning.
 	owner = "the owner's"
+
+	// bmcs is the network from which BMCs ask for the discs of their nodes; none, if no node boots from one.
+	bmcs = "the BMCs'"
 )
 
 // Listener is one port on which something on the appliance answers.
@@ -51,11 +55,14 @@ func Listeners() []Listener {
 		{"boot", "tcp", 6180, WhereSupplied, []string{provisioning, baremetal},
 			"every machine: scripts, images, packages; no scripts and no images on baremetal",
 			"by the lease of its address; bounded per address, half of the room is kept for nodes of the site"},
+		{"discs", "tcp", 6181, OnDiscs, []string{bmcs},
+			"BMCs, each the disc of its node, with the token of its boot", "by the address of the BMC; bounded per address"},
 		{"registry", "tcp", 5000, WhereSupplied, []string{provisioning, baremetal},
 			"every machine reads the stick's images, nodes those of their owner; the appliance writes",
 			"reading: by address, bounded for each; writing: client certificate"},
 		{"ironic", "tcp", 6385, OnProvisioning, []string{provisioning},
-			"agents of booted machines, three routes of Ironic's API", "token of the boot, with its lease; bounded per address"},
+			"agents of booted machines, three routes of Ironic's API",
+			"token of the boot, with its lease, or its address in the site; bounded per address"},
 		{"kubernetes", "tcp", 6443, OnProvisioning, nil,
 			"programs and pods of the appliance; workstations, by SSH", "certificates and tokens, rights by RBAC"},
 		{"kubelet", "tcp", 10250, OnProvisioning, nil,

@@ -37,8 +37,11 @@ func newRules(s *site.Site) rules {
 			continue
 		}
 		for _, network := range l.Networks {
-			if network == owner {
+			switch network {
+			case owner:
 				network = ownerNetwork(s)
+			case bmcs:
+				network = s.DiscNetwork()
 			}
 			r.open = append(r.open, opening{network, l.Protocol, l.Port})
 		}
@@ -56,7 +59,18 @@ func newRules(s *site.Site) rules {
 // uploadsByS3 is the listener that a site has only if it says so. It is where uploads are.
 const uploadsByS3 = "s3"
 
-func isServed(l Listener, s *site.Site) bool { return l.Name != uploadsByS3 || s.Artifacts.S3 }
+// discs is the listener that a site has only if a node boots from a disc.
+const discs = "discs"
+
+func isServed(l Listener, s *site.Site) bool {
+	switch l.Name {
+	case uploadsByS3:
+		return s.Artifacts.S3
+	case discs:
+		return s.DiscNetwork() != ""
+	}
+	return true
+}
 
 // allowedAs is what a site calls a listener that it allows.
 func allowedAs(l Listener) string {
