@@ -12,10 +12,12 @@ import (
 
 // Where boot programs and scripts are found on the HTTP server. DHCP advertises
 // http://ADDR:PORT + BootPath + NAME to UEFI HTTP boot, NAME alone by TFTP, and
-// http://ADDR:PORT + ScriptPath + MAC (lower case, with hyphens) to iPXE.
+// http://ADDR:PORT + ScriptPath + MAC (lower case, with hyphens) to iPXE. BMCs are
+// told http://ADDR:PORT + DiscPath.
 const (
 	BootPath   = "/boot/"
 	ScriptPath = "/ipxe/"
+	DiscPath   = "/disc.iso"
 )
 
 // Booter decides what a machine boots. It is asked for every DHCP answer that could

@@ -27,7 +27,7 @@ import (
 )
 
 // Server answers GET and HEAD. Addr, Metrics and Log are required; Base, Files and Booter together: without
-// a Booter there is nothing to boot, neither programs nor scripts, and only the mounts are served.
+// a Booter there are neither programs nor scripts, and only the mounts and discs are served.
 type Server struct {
 	Addr   netip.AddrPort
 	Device string // if set, the socket is bound to this interface (SO_BINDTODEVICE)
@@ -37,11 +37,16 @@ type Server struct {
 	Mounts []Mount       // the longest matching path serves
 
 	Booter   pxe.Booter          // nil: nothing is booted from here
-	Machines pxe.Machines        // nil: no client is known by its address; needs a Booter
+	Machines pxe.Machines        // nil: no client is known by its address; needs a Booter or Disc
 	Minter   pxe.Minter          // makes the tokens of boots that ask for one; nil: those are not served
 	Record   *boottrace.Recorder // may be nil
-	Metrics  *metrics.Metrics
-	Log      *slog.Logger
+
+	// Disc is the disc that a machine boots from, at pxe.DiscPath: Machines is asked for the machine whose BMC has an
+	// address. The error is a sentence why there is none now. nil: none is served.
+	Disc func(ctx context.Context, m pxe.Machine) (File, fs.FileInfo, error)
+
+	Metrics *metrics.Metrics
+	Log     *slog.Logger
 
 	Stall          time.Duration // a client that takes no megabyte in this time is cut off; 0: 1 minute
 	MaxConnections int           // at once, our own apart; 0: 1024
@@ -174,6 +179,11 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 		return
 	}
 
+	if "/"+name == pxe.DiscPath && s.Disc != nil {
+		s.disc(w, r, machine)
+		return
+	}
+
 	var best *Mount
 	for i, m := range s.Mounts {
 		if strings.HasPrefix("/"+name, m.Path) && (best == nil || len(m.Path) > len(best.Path)) {
@@ -217,6 +227,23 @@ func (s *Server) machineOf(r *http.Request) pxe.Machine {
 	}
 
 	return pxe.Machine{Addr: addr}
+}
+
+// disc sends the disc of the machine whose BMC asks.
+func (s *Server) disc(w *body, r *http.Request, machine pxe.Machine) {
+	if len(machine.MAC) == 0 {
+		http.Error(w, "no node that boots from a disc has its BMC at this address", http.StatusNotFound)
+		return
+	}
+
+	file, info, err := s.Disc(r.Context(), machine)
+	if err != nil {
+		http.Error(w, "there is no disc for this node now: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer file.Close()
+
+	s.send(w, r, machine, boottrace.StepDisc, strings.TrimPrefix(pxe.DiscPath, "/"), file, info, "")
 }
 
 // bootProgram sends a file of the fixed set, unless the machine may not boot.

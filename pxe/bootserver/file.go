@@ -54,7 +54,7 @@ func (s *Server) send(
 	if r.Method == http.MethodGet {
 		s.Record.Add(note)
 		w.moved = func() {
-			note.Bytes = w.bytes
+			note.Bytes = w.furthestByte()
 			s.Record.Progress(note)
 		}
 	}
@@ -64,7 +64,7 @@ func (s *Server) send(
 		return
 	}
 
-	note.Bytes = w.bytes
+	note.Bytes = w.furthestByte()
 	if w.err != nil {
 		note.Error = "the client went away or stalled before the end"
 		s.Log.Warn(
@@ -87,7 +87,7 @@ func etag(info fs.FileInfo, digest string) string {
 // bootStep tells what a file is to a machine: by what it was told to boot, else by the names
 // that the deploy ramdisk's files have.
 func (s *Server) bootStep(ctx context.Context, machine pxe.Machine, name string) boottrace.Step {
-	if len(machine.MAC) > 0 {
+	if len(machine.MAC) > 0 && s.Booter != nil {
 		boot := s.Booter.Boot(ctx, machine)
 		if boot.Kernel != "" && strings.Trim(boot.Kernel, "/") == name {
 			return boottrace.StepKernel
@@ -126,6 +126,15 @@ type body struct {
 	err      error
 	moved    func() // told about once a second how it goes; may be nil
 	reported time.Time
+}
+
+// furthestByte is how many bytes of the file lie before the place that was sent last. A BMC reads its disc in ranges.
+func (b *body) furthestByte() int64 {
+	var first int64
+	if n, err := fmt.Sscanf(b.Header().Get("Content-Range"), "bytes %d-", &first); n != 1 || err != nil {
+		return b.bytes
+	}
+	return first + b.bytes
 }
 
 // piece must move within the stall time: below 17 kB/s, at one minute, nothing boots.

@@ -29,6 +29,7 @@ const (
 	StepKernel   Step = "kernel"   // it loads a kernel
 	StepRamdisk  Step = "ramdisk"  // it loads a ramdisk
 	StepImage    Step = "image"    // it loads any other file: an OS image
+	StepDisc     Step = "disc"     // its BMC reads the disc that it boots from, in place of all before
 )
 
 // Event is one thing a machine did. Bytes of Total were sent when it was noted; Total
@@ -54,10 +55,10 @@ type Trace struct {
 	MAC     string     `json:"mac"`
 	Addr    netip.Addr `json:"addr,omitzero"`
 	First   time.Time  `json:"first"` // first event ever noted
-	Since   time.Time  `json:"since"` // begin of this boot: the last DISCOVER
+	Since   time.Time  `json:"since"` // begin of this boot: the last DISCOVER, or the disc
 	Last    Mark       `json:"last"`
 	Marks   []Mark     `json:"marks"` // one per step of this boot, in order of time
-	Boots   int        `json:"boots"` // DISCOVERs after a quiet minute or more
+	Boots   int        `json:"boots"` // DISCOVERs and discs after a quiet minute or more
 	Refused string     `json:"refused,omitempty"`
 }
 
@@ -113,7 +114,7 @@ func (b *Recorder) Add(e Event) {
 		r.Addr = e.Addr
 	}
 
-	if e.Step == StepDiscover && now.Sub(r.Last.Time) >= quiet {
+	if (e.Step == StepDiscover || e.Step == StepDisc) && now.Sub(r.Last.Time) >= quiet {
 		r.Boots, r.Since, r.Marks, r.Refused = r.Boots+1, now, nil, ""
 	}
 

@@ -49,7 +49,9 @@ type Config struct {
 
 	Booter   pxe.Booter
 	Minter   pxe.Minter            // see bootserver.Server; may be nil
-	Machines pxe.Machines          // who has an address that this server did not give; may be nil
+	Machines pxe.Machines          // who has an address, where another DHCP server gives them; may be nil
+	Fixed    pxe.Machines          // who has an address without DHCP, whoever gives the others; may be nil
+	Traces   *boottrace.Recorder   // nil: its own
 	Registry prometheus.Registerer // nil: metrics are counted and not shown
 	Log      *slog.Logger
 }
@@ -79,7 +81,10 @@ type Server struct {
 // New opens the directories and the leases. What it opened is closed when Run returns;
 // a Server that is never run is Closed.
 func New(c Config) (*Server, error) {
-	s := &Server{conf: c, traces: &boottrace.Recorder{}}
+	s := &Server{conf: c, traces: c.Traces}
+	if s.traces == nil {
+		s.traces = &boottrace.Recorder{}
+	}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -129,6 +134,10 @@ func (s *Server) open() error {
 		}
 	}
 
+	if c.Fixed != nil {
+		machines = withFixed{machines, c.Fixed}
+	}
+
 	s.machines = machines
 	lines := limit.Log(c.Log) // whoever asks decides how many there are
 	s.tftp = &tftp.Server{
@@ -175,6 +184,18 @@ func (s *Server) open() error {
 	}
 
 	return nil
+}
+
+// withFixed knows machines by the addresses that they have without DHCP, and by those that they were given. The latter
+// may be nil.
+type withFixed struct{ given, fixed pxe.Machines }
+
+// MachineAt implements pxe.Machines.
+func (w withFixed) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
+	if m, ok := w.fixed.MachineAt(addr); ok || w.given == nil {
+		return m, ok
+	}
+	return w.given.MachineAt(addr)
 }
 
 // bootNames are the files any DHCP answer can name: nothing else is served as a boot program.

@@ -32,11 +32,12 @@ func (s *Server) KnownAddrs() []netip.Addr {
 	return slices.Compact(all)
 }
 
-// staticAddresses are those that the site gives its nodes. They are looked up again after a while: the site may have
-// been edited, and it takes too long to read it for every connection.
+// staticAddresses are those that the site gives its nodes, each with the MAC that a node which boots from a disc has it
+// by; "" for all others. They are looked up again after a while: the site may have been edited, and it takes too long
+// to read it for every connection.
 type staticAddresses struct {
 	mu   sync.Mutex
-	all  map[netip.Addr]bool
+	all  map[netip.Addr]site.MAC
 	read time.Time
 }
 
@@ -44,6 +45,15 @@ type staticAddresses struct {
 const staticValidity = 5 * time.Second
 
 func (s *staticAddresses) has(addr netip.Addr, current func() *site.Site) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refresh(current)
+	_, ok := s.all[addr]
+	return ok
+}
+
+// discMAC is the MAC that has an address while its node boots from a disc; "" if no such node has it.
+func (s *staticAddresses) discMAC(addr netip.Addr, current func() *site.Site) site.MAC {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refresh(current)
@@ -60,12 +70,15 @@ func (s *staticAddresses) list(current func() *site.Site) []netip.Addr {
 // refresh looks them up if that is due.
 func (s *staticAddresses) refresh(current func() *site.Site) {
 	if s.all == nil || time.Since(s.read) > staticValidity {
-		s.all, s.read = map[netip.Addr]bool{}, time.Now()
+		s.all, s.read = map[netip.Addr]site.MAC{}, time.Now()
 		for _, n := range current().Nodes {
 			for _, l := range n.Links {
 				if a := l.Address.Prefix.Addr(); a.IsValid() {
-					s.all[a] = true
+					s.all[a] = ""
 				}
+			}
+			if l, ok := n.DiscLink(); ok {
+				s.all[l.Address.Prefix.Addr()] = n.BootMAC
 			}
 		}
 	}

@@ -20,6 +20,8 @@ type neighbors struct {
 
 var _ pxe.Machines = neighbors{}
 
+func arpTable() neighbors { return neighbors{file: "/proc/net/arp", nic: "provisioning"} }
+
 // MachineAt implements pxe.Machines.
 func (n neighbors) MachineAt(addr netip.Addr) (pxe.Machine, bool) {
 	text, err := os.ReadFile(n.file)

@@ -31,6 +31,7 @@ import (
 // What others mount, read and ask.
 const (
 	HTTPPort  = 6180                                // of the boot server
+	DiscPort  = 6181                                // of the server of discs
 	HTTPRoot  = stick.DataDir + "/http"             // what machines load; Ironic's conductor writes there
 	ImageDir  = "/usr/share/firstlight/images/os"   // operating systems of the stick, each with its digest beside it
 	LeaseFile = stick.RunDir + "/dhcp/dhcpd.leases" // what the DHCP server writes for readers, in a directory that pods can mount
@@ -59,7 +60,10 @@ type Server struct {
 	RamdiskTail func(size int64) ([]byte, error) // what is served after the ramdisk, which has size bytes
 	Minter      pxe.Minter                       // makes the tokens of boots
 	Mounts      []server.Mount                   // what others have served, besides images, ramdisk and HTTPRoot
+	Discs       Discs                            // says what is on the discs of nodes that boot from one
 
+	traces  boottrace.Recorder
+	layout  discLayout
 	serving atomic.Pointer[server.Server]
 }
 
@@ -153,7 +157,9 @@ func (s *Server) config(of *site.Site) server.Config {
 		Registry: s.Metrics.NewRegistry("pxe"),
 		Booter:   s.Booter(),
 		Minter:   s.Minter,
-		Machines: neighbors{file: "/proc/net/arp", nic: "provisioning"}, // unless our DHCP server gives the addresses
+		Machines: arpTable(), // unless our DHCP server gives the addresses
+		Fixed:    fixedMachines{mac: func(a netip.Addr) site.MAC { return s.static.discMAC(a, s.Site) }, seen: arpTable()},
+		Traces:   &s.traces,
 		Log:      s.Log.With("part", "pxe"),
 		DHCP:     provisioningDHCP(of),
 		Captures: captureDir,
@@ -184,12 +190,9 @@ func (s *Server) checkServing(ctx context.Context) error {
 	return nil
 }
 
-// Traces are what each machine did on its way, as long as something is served.
+// Traces are what each machine did on its way.
 func (s *Server) Traces() []boottrace.Trace {
-	if serving := s.serving.Load(); serving != nil {
-		return serving.Traces().List()
-	}
-	return nil
+	return s.traces.List()
 }
 
 // MachineAt implements pxe.Machines: the machine on the provisioning network with an address.
