@@ -169,7 +169,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 		Kinds:   v1alpha1.AddToScheme,
 		Uploads: func() (map[string]metal3.Image, error) { return uploadedImages(d.boot.FileURL()) },
 	})
-	d.boot.Minter = d.metal.Gate
+	d.boot.Minter, d.boot.Discs = d.metal.Gate, d.metal.Discs
 	d.metal.DescribeUnknown = d.finder.Describe
 }
 
@@ -234,6 +234,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"devices", d.host.WatchDevices},
 		{"time", func(ctx context.Context) error { return d.mirror.ServeTime(ctx, linksUp, d.host.TimeSource) }},
 		{"pxe", d.serveBoot},
+		{"discs", func(ctx context.Context) error { return d.boot.ServeDiscs(ctx, linksUp) }},
 		{"boots of agents", d.metal.Gate.Boots.Run},
 		{"agents", func(ctx context.Context) error { return d.metal.ServeAgents(ctx, linksUp) }},
 		{"dhcp bmc", func(ctx context.Context) error { return d.networkDHCP.Serve(ctx, host.BMC, linksUp) }},

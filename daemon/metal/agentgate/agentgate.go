@@ -1,6 +1,6 @@
 // Package agentgate is the door between the provisioning network and Ironic. Ironic's API listens on loopback alone;
-// what the agent in a ramdisk needs of it is served here, and only to a machine that this appliance has just booted:
-// the boot server mints a token with each script (Gate.Mint), the script hands it to the agent in the path of its URLs
+// what the agent in a ramdisk needs of it is served here, and only to a machine that this appliance has just booted: a
+// token is minted with each script and with each disc (Gate.Mint), which hands it to the agent in the path of its URLs
 // (/b/TOKEN/v1/…), and the gate lets through what that machine may say of itself. All else is dropped before Ironic
 // sees a byte of it.
 package agentgate

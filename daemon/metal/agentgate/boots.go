@@ -45,6 +45,8 @@ type Boot struct {
 	Host   string     `json:"host,omitempty"` // "": no host had this MAC, so it may post an inventory and nothing else
 	UUID   string     `json:"uuid,omitempty"` // of Ironic's node; "" until it is known
 	Time   time.Time  `json:"time"`
+
+	called time.Time // its agent last called, since the daemon started
 }
 
 // Boots remembers what was served to whom, also across restarts of the daemon and of the appliance: an agent in the
@@ -94,7 +96,20 @@ func (b *Boots) Find(token string) (Boot, bool) {
 		return Boot{}, false
 	}
 
+	boot.called = time.Now()
 	return *boot, true
+}
+
+// CalledAt is when something last called with the token of a machine's newest boot, since the daemon started; zero if
+// nothing did.
+func (b *Boots) CalledAt(mac string) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.load()
+	if boot := b.byMAC[mac]; boot != nil {
+		return boot.called
+	}
+	return time.Time{}
 }
 
 // bind notes which of Ironic's nodes a boot is of, once that is known.

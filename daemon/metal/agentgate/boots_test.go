@@ -47,6 +47,27 @@ func TestBootsOutliveARestart(t *testing.T) {
 	assert.Equal(t, "node1 "+uuid+" 52:54:00:00:00:01 172.22.0.1", fmt.Sprint(boot.Host, " ", boot.UUID, " ", boot.MAC, " ", boot.Addr))
 }
 
+// TestAnAgentThatCallsIsHeard by the newest token of its machine, and by no other.
+func TestAnAgentThatCallsIsHeard(t *testing.T) {
+	b := newBoots(filepath.Join(t.TempDir(), "boots.json"))
+	const mac = "52:54:00:00:00:01"
+	assert.Zero(t, b.CalledAt(mac))
+	first, err := b.Mint(machine(1), "node1", uuid)
+	require.NoError(t, err)
+	assert.Zero(t, b.CalledAt(mac))
+	_, ok := b.Find("another")
+	assert.False(t, ok)
+	assert.Zero(t, b.CalledAt(mac))
+	_, ok = b.Find(first.Reveal())
+	assert.True(t, ok)
+	assert.NotZero(t, b.CalledAt(mac))
+
+	_, err = b.Mint(machine(1), "node1", uuid)
+	require.NoError(t, err)
+	_, _ = b.Find(first.Reveal())
+	assert.Zero(t, b.CalledAt(mac), "the agent of the boot before counts for this one")
+}
+
 func TestTheNewestBootOfAMachineCounts(t *testing.T) {
 	b := newBoots(filepath.Join(t.TempDir(), "boots.json"))
 	first, err := b.Mint(machine(1), "node1", uuid)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"firstlight.dev/firstlight/pxe"
 )
 
 // Config is what the rendered ironic.conf depends on.
@@ -50,6 +52,28 @@ func Endpoint() string { return fmt.Sprintf("https://%s", netip.AddrPortFrom(Loo
 // and agents by their token.
 func (c Config) Gate() string { return fmt.Sprintf("https://%s", netip.AddrPortFrom(c.Addr, Port)) }
 
+// What agents are told, whatever they boot from.
+const (
+	collectors = "ipa-inspection-collectors=default,contents,devices"
+	retries    = "ipa-image-download-connection-retries=2"
+)
+
+// InspectionArgs are those of a ramdisk's kernel that has its agent inspect the machine. The boot server puts the token
+// of its boot into them.
+func (c Config) InspectionArgs() []string {
+	return []string{"ipa-inspection-callback-url=" + c.AgentURL() + "/v1/continue_inspection", collectors}
+}
+
+// DiscArgs are those of the kernel on a disc with a token. A disc is for whatever Ironic wants of the agent: an
+// inventory that nobody waits for is refused, and the agent goes on (ironic_python_agent, agent.py).
+func (c Config) DiscArgs(token pxe.Secret) []string {
+	args := append(c.InspectionArgs(), "ipa-api-url="+c.AgentURL(), retries, "panic=30")
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "${token}", token.Reveal())
+	}
+	return append(args, strings.Fields(c.KernelArgs)...)
+}
+
 // AgentURL is what an agent is told of the API. The boot server puts the token of its boot into it.
 func (c Config) AgentURL() string { return c.Gate() + "/b/${token}" }
 
@@ -73,7 +97,7 @@ func (c Config) Render() ([]byte, error) {
 	var out bytes.Buffer
 	err := conf.Execute(&out, map[string]any{
 		"Gate": c.Gate(), "Loopback": Loopback(), "AgentURL": strings.ReplaceAll(c.AgentURL(), "$", "$$"),
-		"Files": c.Files(), "Addr": c.Addr, "Port": Port,
+		"Files": c.Files(), "Addr": c.Addr, "Port": Port, "Collectors": collectors, "Retries": retries,
 		"Args": c.KernelArgs, "Boot": int(c.Boot.Seconds()), "FastTrack": int(FastTrack.Seconds()),
 		"StateDir": StateDir, "HTTPRoot": HTTPRoot, "ConfDir": ConfDir, "TLSDir": TLSDir,
 		"Host": hostName, "Archive": archive,
@@ -100,7 +124,7 @@ enabled_hardware_types = ipmi,redfish
 # Of images. For BMCs an authority of the appliance's counts: see REQUESTS_CA_BUNDLE of the pod.
 webserver_verify_ca = /etc/ssl/certs/ca-certificates.crt
 enabled_bios_interfaces = no-bios
-enabled_boot_interfaces = ipxe
+enabled_boot_interfaces = ipxe,redfish-virtual-media
 enabled_console_interfaces = no-console
 enabled_deploy_interfaces = direct,ramdisk,custom-agent
 enabled_firmware_interfaces = no-firmware,redfish
@@ -154,6 +178,8 @@ send_sensor_data = false
 connection = sqlite:///{{.StateDir}}/ironic.sqlite
 
 [deploy]
+# BMCs get the address of a disc as it is: it is put together while they read it, for each node another one.
+ramdisk_image_download_source = http
 http_url = {{.Files}}
 http_root = {{.HTTPRoot}}
 default_boot_option = local
@@ -175,7 +201,7 @@ dhcp_provider = none
 require_managed_boot = false
 power_off = false
 # The others are the appliance's own: which disks hold data, and which PCI devices there are, with their drivers.
-extra_kernel_params = ipa-inspection-collectors=default,contents,devices
+extra_kernel_params = {{.Collectors}}
 callback_endpoint_override = {{.AgentURL}}
 hooks = $default_hooks,parse-lldp
 
@@ -213,7 +239,7 @@ images_path = {{.StateDir}}/images
 instance_master_path = {{.StateDir}}/master_images
 ipxe_timeout = 0
 # An image with a wrong digest is fetched twice, not nine times. A kernel that fails starts again.
-kernel_append_params = ipa-image-download-connection-retries=2 panic=30{{with .Args}} {{.}}{{end}}
+kernel_append_params = {{.Retries}} panic=30{{with .Args}} {{.}}{{end}}
 
 [service_catalog]
 auth_type = none

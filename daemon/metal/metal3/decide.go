@@ -1,6 +1,7 @@
 package metal3
 
 import (
+	"cmp"
 	"fmt"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -35,6 +36,7 @@ type Ramdisk struct {
 //     else is sent on;
 //   - an unknown machine is looked at and never written to: its ramdisk is told no
 //     deployment, and Ironic has no node for it;
+//   - a host that boots from a disc is sent on to that; DecideDisc says whether it gets one;
 //   - a host that Ironic works on gets what Ironic prepared, and waits until it has.
 func Decide(v View, r Ramdisk) pxe.Boot {
 	if v.Host != nil && InService(v.Host) {
@@ -60,6 +62,9 @@ func Decide(v View, r Ramdisk) pxe.Boot {
 	}
 
 	name, state := v.Host.Name, v.Host.Status.Provisioning.State
+	if BootsFromDisc(v.Host) {
+		return refuseBoot("host %s boots from the disc that its BMC has, not from the network", name)
+	}
 	if v.Script != "" {
 		if state == metal3api.StateInspecting {
 			return pxe.Boot{Action: pxe.ActionInspect, Script: v.Script}
@@ -86,6 +91,34 @@ func InService(h *metal3api.BareMetalHost) bool {
 		return true
 	}
 	return false
+}
+
+// DecideDisc is Decide for a host that boots from a disc: the reason why it gets none to boot the ramdisk from, as a
+// sentence; "" if it gets one. h is nil if no host has the MAC; current: hosts were read from the API since the daemon
+// started.
+func DecideDisc(h *metal3api.BareMetalHost, current bool) (refusal string) {
+	switch {
+	case h != nil && InService(h):
+		return fmt.Sprintf("host %s is in service and boots its own disk", h.Name)
+	case !current:
+		return "the appliance is still starting and does not know its hosts yet"
+	case h == nil:
+		return "the node is no host yet"
+	case !BootsFromDisc(h):
+		return fmt.Sprintf("host %s boots from the network", h.Name)
+	}
+
+	switch state := h.Status.Provisioning.State; state {
+	case metal3api.StateInspecting, metal3api.StatePreparing, metal3api.StateProvisioning, metal3api.StateDeprovisioning:
+		return ""
+	default:
+		return fmt.Sprintf("host %s is %s, for which it boots no ramdisk", h.Name, cmp.Or(string(state), "not registered"))
+	}
+}
+
+// BootsFromDisc reports whether a host is installed by virtual media.
+func BootsFromDisc(h *metal3api.BareMetalHost) bool {
+	return BMCAddress(h.Spec.BMC.Address).HasVirtualMedia()
 }
 
 func wait(format string, args ...any) pxe.Boot {

@@ -53,6 +53,41 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// onDisc is a host that boots from a disc.
+func onDisc(state metal3api.ProvisioningState) *metal3api.BareMetalHost {
+	h := in(state)
+	h.Spec.BMC.Address = "redfish-virtualmedia+https://10.0.0.5/redfish/v1/Systems/1"
+	return h
+}
+
+// TestAHostBootsFromItsDiscOrFromTheNetwork, and from neither in service.
+func TestAHostBootsFromItsDiscOrFromTheNetwork(t *testing.T) {
+	const fromDisc = "host node-1 boots from the disc that its BMC has, not from the network"
+	for _, x := range []struct {
+		host    *metal3api.BareMetalHost
+		current bool
+		disc    string // why it gets none
+		network string // why it gets nothing there; "": it gets something
+	}{
+		{host: onDisc(metal3api.StateInspecting), current: true, network: fromDisc},
+		{host: onDisc(metal3api.StateProvisioning), current: true, network: fromDisc},
+		{host: onDisc(metal3api.StateDeprovisioning), current: true, network: fromDisc},
+		{onDisc(""), true, "host node-1 is not registered, for which it boots no ramdisk", fromDisc},
+		{onDisc(metal3api.StateAvailable), true, "host node-1 is available, for which it boots no ramdisk", fromDisc},
+		{onDisc(metal3api.StateProvisioned), true, "host node-1 is in service and boots its own disk", ""},
+		{onDisc(metal3api.StateProvisioned), false, "host node-1 is in service and boots its own disk", ""},
+		{onDisc(metal3api.StateInspecting), false, "the appliance is still starting and does not know its hosts yet",
+			"the appliance is still starting and does not know its hosts yet"},
+		{in(metal3api.StateAvailable), true, "host node-1 boots from the network", "host node-1 waits for an image; give it one in site.yaml"},
+		{nil, true, "the node is no host yet", ""},
+	} {
+		assert.Equal(t, x.disc, DecideDisc(x.host, x.current))
+		boot := Decide(View{Host: x.host, Current: x.current}, Ramdisk{})
+		assert.Equal(t, x.network, boot.Reason)
+		assert.Equal(t, x.network != "", boot.Action == pxe.ActionRefuse)
+	}
+}
+
 // Whatever else is known, a host in service is never given a ramdisk.
 func TestNothingButItsDiskBootsInAHostInService(t *testing.T) {
 	for _, state := range []metal3api.ProvisioningState{metal3api.StateProvisioned, metal3api.StateExternallyProvisioned} {

@@ -48,6 +48,7 @@ type Operator struct {
 	IronicEndpoint string // https://ADDR:6385
 	KernelURL      string // of the deploy ramdisk
 	RamdiskURL     string
+	DiscURL        string // of the disc for hosts with virtual media; "": no host of the site has it
 	Username       string // of Ironic's API
 	Password       string
 	CA             []byte // that signed Ironic's certificate and WebhookCert, PEM
@@ -228,16 +229,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 				"--namespace", Namespace, "--metrics-addr", "127.0.0.1:8085", "--controller-concurrency", "8",
 				"--kube-api-qps", "100", "--kube-api-burst", "200",
 			},
-			Env: []corev1.EnvVar{
-				{Name: "POD_NAMESPACE", Value: Namespace},
-				{Name: "IRONIC_ENDPOINT", Value: strings.TrimSuffix(o.IronicEndpoint, "/") + "/v1/"},
-				{Name: "DEPLOY_KERNEL_URL", Value: o.KernelURL},
-				{Name: "DEPLOY_RAMDISK_URL", Value: o.RamdiskURL},
-				// Without these two it would speak without password and trust the system's authorities.
-				{Name: "METAL3_AUTH_ROOT_DIR", Value: "/etc"},
-				{Name: "IRONIC_CACERT_FILE", Value: caDir + "/ca.crt"},
-				{Name: "PROVISIONING_LIMIT", Value: fmt.Sprint(o.Limit)},
-			},
+			Env: o.environment(),
 			VolumeMounts: []corev1.VolumeMount{
 				{Name: "auth", MountPath: "/etc/ironic", ReadOnly: true},
 				{Name: "ca", MountPath: caDir, ReadOnly: true},
@@ -261,6 +253,24 @@ func (o Operator) deployment() *appsv1.Deployment {
 			volume("cert", "operator-webhook-cert"),
 		},
 	})
+}
+
+func (o Operator) environment() []corev1.EnvVar {
+	env := []corev1.EnvVar{
+		{Name: "POD_NAMESPACE", Value: Namespace},
+		{Name: "IRONIC_ENDPOINT", Value: strings.TrimSuffix(o.IronicEndpoint, "/") + "/v1/"},
+		{Name: "DEPLOY_KERNEL_URL", Value: o.KernelURL},
+		{Name: "DEPLOY_RAMDISK_URL", Value: o.RamdiskURL},
+		// Without these two it would speak without password and trust the system's authorities.
+		{Name: "METAL3_AUTH_ROOT_DIR", Value: "/etc"},
+		{Name: "IRONIC_CACERT_FILE", Value: caDir + "/ca.crt"},
+		{Name: "PROVISIONING_LIMIT", Value: fmt.Sprint(o.Limit)},
+	}
+	if o.DiscURL != "" {
+		// The only one for all: which host it is for is known by the address of the BMC that asks.
+		env = append(env, corev1.EnvVar{Name: "DEPLOY_ISO_URL", Value: o.DiscURL})
+	}
+	return env
 }
 
 // digest changes when the pod must be started again to read its files anew.

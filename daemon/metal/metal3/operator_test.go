@@ -107,3 +107,19 @@ func TestOperatorNamesWhatAManifestLacks(t *testing.T) {
 	_, err = o.Objects()
 	assert.ErrorContains(t, err, "the operator's manifest has no ")
 }
+
+// TestTheOperatorHearsOfDiscsWhereAHostBootsFromOne: without such a host nothing answers there.
+func TestTheOperatorHearsOfDiscsWhereAHostBootsFromOne(t *testing.T) {
+	disc := func(o Operator) string {
+		for _, e := range o.environment() {
+			if e.Name == "DEPLOY_ISO_URL" {
+				return e.Value
+			}
+		}
+		return ""
+	}
+	o := testOperator(t)
+	assert.Empty(t, disc(o))
+	o.DiscURL = "http://10.30.0.1:6181/disc.iso"
+	assert.Equal(t, o.DiscURL, disc(o))
+}

@@ -74,6 +74,7 @@ func (p *Provisioner) operator() (metal3.Operator, error) {
 		IronicEndpoint: p.ironic().Gate(),
 		KernelURL:      p.Boot.FileURL() + "/ramdisk/kernel",
 		RamdiskURL:     p.Boot.FileURL() + "/ramdisk/initramfs",
+		DiscURL:        p.Boot.DiscURL(),
 		Username:       credentials.Username,
 		Password:       credentials.Password,
 		CA:             authority.PEM(),

@@ -62,6 +62,7 @@ type Provisioner struct {
 	Deps
 	Hosts   *metal3.Hosts      // the picture of them, and what each boots
 	Gate    *agentgate.Gate    // what their agents call
+	Discs   *Discs             // what those that boot from one find on it
 	StandIn *standinbmc.Server // for nodes without a BMC
 	Pins    *bmctrust.Pins     // the certificates of their BMCs
 
@@ -102,6 +103,7 @@ func New(d Deps) *Provisioner {
 	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}
 	p.Gate, p.permits = p.newGate(), &permits{path: permitFile}
+	p.Discs = p.newDiscs()
 	p.found = &metal3.Inspections{Ask: p.api.Inspection}
 	return p
 }
@@ -193,10 +195,11 @@ func (p *Provisioner) Reconcile(ctx context.Context, up func() bool) error {
 
 // Ramdisk is what a machine that nobody named boots, to be looked at.
 func (p *Provisioner) Ramdisk() metal3.Ramdisk {
-	return metal3.Ramdisk{Kernel: "ramdisk/kernel", Initrd: []string{"ramdisk/initramfs"}, Args: append([]string{
-		"ipa-inspection-callback-url=" + p.ironic().AgentURL() + "/v1/continue_inspection",
-		"ipa-inspection-collectors=default,contents,devices",
-	}, strings.Fields(kernelArgs)...)}
+	return metal3.Ramdisk{
+		Kernel: "ramdisk/kernel",
+		Initrd: []string{"ramdisk/initramfs"},
+		Args:   append(p.ironic().InspectionArgs(), strings.Fields(kernelArgs)...),
+	}
 }
 
 // setProgress keeps how the hand-over stands, for the status, after each round.
