@@ -173,6 +173,7 @@ var stepTitles = map[boottrace.Step]string{
 	boottrace.StepKernel:   "Loads a kernel",
 	boottrace.StepRamdisk:  "Loads a ramdisk",
 	boottrace.StepImage:    "Loads an image",
+	boottrace.StepDisc:     "Its BMC reads its disc",
 }
 
 func newBoot(t boottrace.Trace) boot {

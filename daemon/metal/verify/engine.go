@@ -54,6 +54,7 @@ type Sources struct {
 	Network Network
 	Login   func(ctx context.Context, b site.BMC) bmc.Answer
 	BootMAC func(ctx context.Context, b site.BMC, heard func(mac string) bool) (string, error)
+	Drive   func(ctx context.Context, b site.BMC) error // nil: there is one for discs
 	Ask     func(ctx context.Context, t shell.Target) shell.Answer
 }
 
@@ -124,6 +125,7 @@ type state struct {
 	bmcAt     time.Time
 	silences  int    // of the BMC, in a row
 	bootMAC   string // that the BMC names; "": not asked
+	hasDrive  bool   // its BMC has one for discs
 
 	hostState string
 	hostSince time.Time

@@ -151,6 +151,9 @@ func (e *Engine) gatherFacts(
 			if f.BMC.Verdict == bmc.OK && needsBMCMAC(n) && len(nodeMACs(n)) == 0 {
 				f.BootMAC, f.BootMACError = e.findMAC(ctx, st, *n.BMC)
 			}
+			if f.BMC.Verdict == bmc.OK && n.BootsFromDisc() {
+				f.DriveError = e.checkDrive(ctx, st, *n.BMC)
+			}
 		})
 	}
 

@@ -17,6 +17,7 @@ import (
 // preflight is what must hold before the first power action on a node.
 var preflight = []check[Facts]{
 	{"bmc", "the BMC answers and takes user and password, asked with one login", bmcAnswers},
+	{"media", "if it is to boot from a disc: its BMC has a drive for it, and its ramdisk an address", discBoots},
 	{checkRunning, "it does not run a system that this appliance has no record of", notRunning},
 	{"macs", "no other server, and not the appliance, has one of its MACs", macsUnique},
 	{"addresses", "nobody uses its static addresses yet (ARP)", addressesFree},
@@ -58,6 +59,27 @@ func bmcAnswers(f Facts) status.Check {
 	return failedCheck(f.BMC.Fix, "%s", f.BMC.Text)
 }
 
+func discBoots(f Facts) status.Check {
+	if !f.Node.BootsFromDisc() {
+		return skippedCheck("it boots from the network")
+	}
+
+	_, hasLink := f.Node.DiscLink()
+	switch {
+	case !hasLink:
+		return failedCheck("name the server in site.yaml, with a link to provisioning and a static address, or use redfish "+
+			"in place of redfish-virtualmedia in spec.bmc.address", "it is to boot from a disc, and nothing gives it an address")
+	case f.Registered:
+		return okCheck("handed over: Ironic speaks to its BMC")
+	case f.DriveError != "":
+		return failedCheck("enable virtual media in the BMC's set-up, which may need a licence, or use redfish in place of "+
+			"redfish-virtualmedia in bmc.address", "it cannot be given a disc: %s", f.DriveError)
+	case f.BMC.Verdict != bmc.OK:
+		return skippedCheck("its BMC was not asked for its drives yet") // the check of the BMC stands in the way
+	}
+	return okCheck("its BMC has a drive for its disc")
+}
+
 func macsUnique(f Facts) status.Check {
 	if len(nodeMACs(f.Node)) == 0 && needsBMCMAC(f.Node) && !f.Registered {
 		switch {
@@ -91,7 +113,7 @@ func macsUnique(f Facts) status.Check {
 // needsBMCMAC reports whether a node can be registered only by a MAC: Metal3 asks for one with Redfish. By IPMI it is
 // found by its BMC's address.
 func needsBMCMAC(n site.Node) bool {
-	return n.BMC != nil && strings.HasPrefix(n.BMC.Address.Scheme(), "redfish")
+	return n.BMC != nil && n.BMC.Address.IsRedfish()
 }
 
 func addressesFree(f Facts) status.Check {
@@ -175,6 +197,8 @@ func judgeReplies(wanted []netip.Addr, replies map[netip.Addr]Reply, what, field
 
 func dhcpAlone(f Facts) status.Check {
 	switch {
+	case f.Node.BootsFromDisc():
+		return skippedCheck("it boots from a disc, and asks nobody for an address")
 	case !f.DHCP.Enabled:
 		return skippedCheck("site.yaml leaves DHCP on the provisioning network to somebody else")
 	case f.DHCP.Phase == "serving", f.DHCP.Phase == "proxy":

@@ -83,6 +83,23 @@ func TestPreflight(t *testing.T) {
 		}, status.CheckFailed, "no MAC is known: none"},
 		{"no MAC, IPMI", "macs", func(f *Facts) { *f = withoutMACs(*f, "ipmi://10.0.0.1") }, status.CheckSkipped, "the BMC's address says which server it is"},
 		{"Ironic has it", "bmc", func(f *Facts) { f.Registered, f.BMC = true, bmc.Answer{} }, status.CheckOK, "Ironic"},
+		{"from a disc", "media", func(f *Facts) { *f = fromDisc(t, *f) }, status.CheckOK, "has a drive"},
+		{"from a disc, whoever answers DHCP", "dhcp", func(f *Facts) {
+			*f = fromDisc(t, *f)
+			f.DHCP = DHCP{Enabled: true, Phase: "silent"}
+		}, status.CheckSkipped, "asks nobody for an address"},
+		{"from a disc, Ironic has it", "media", func(f *Facts) {
+			*f = fromDisc(t, *f)
+			f.Registered, f.DriveError = true, "no drive"
+		}, status.CheckOK, "handed over"},
+		{"from a disc, without a drive", "media", func(f *Facts) {
+			*f = fromDisc(t, *f)
+			f.DriveError = bmc.ErrNoDrive.Error()
+		}, status.CheckFailed, "it cannot be given a disc: the BMC lists no virtual drive"},
+		{"from a disc, without an address, applied to the API", "media", func(f *Facts) {
+			*f = fromDisc(t, *f)
+			f.Node.Links, f.Users, f.Registered, f.Applied = nil, nil, true, true
+		}, status.CheckFailed, "nothing gives it an address"},
 		{"a duplicate MAC", "macs", func(f *Facts) { f.DuplicateMACs = map[site.MAC]string{"52:54:00:12:34:02": "host other"} }, status.CheckFailed, "52:54:00:12:34:02 is also that of host other"},
 		{"address taken", "addresses", func(f *Facts) { f.Users[address] = Reply{From: "52:54:00:99:99:99"} }, status.CheckFailed, "10.10.110.21 is used by 52:54:00:99:99:99"},
 		{"address used by itself", "addresses", func(f *Facts) { f.Recorded = true; f.Users[address] = Reply{From: "52:54:00:12:34:02"} }, status.CheckOK, "its present system has it"},
@@ -137,6 +154,19 @@ func TestNothingAskedIsNotPassed(t *testing.T) { assert.False(t, AllPassed(nil))
 func TestAFailureComesBeforeAWait(t *testing.T) {
 	p, _ := FirstProblem([]status.Check{waitingCheck("a"), failedCheck("fix", "b")})
 	assert.Equal(t, "b", p.Text)
+}
+
+// fromDisc is of a node that boots from a disc.
+func fromDisc(t *testing.T, f Facts) Facts {
+	s, problems := site.Load("site.yaml", []byte(`nodes:
+  - name: node-1
+    bmc: {address: "redfish-virtualmedia://172.22.0.9/redfish/v1/Systems/1", username: admin, password: "change me"}
+    links: [{network: provisioning, mac: "52:54:00:12:34:01", address: 172.22.0.201/24}]
+`))
+	require.Empty(t, problems)
+	f.Node = s.WithDefaults().Nodes[0]
+	f.Users = map[netip.Addr]Reply{netip.MustParseAddr("172.22.0.201"): {}}
+	return f
 }
 
 // withoutMACs is of a node of which only the BMC is known.

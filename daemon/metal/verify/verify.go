@@ -33,6 +33,7 @@ type Facts struct {
 	Asks          bool                // it asked lately on the provisioning network what to boot
 	BootMAC       string              // that the BMC names, of a node without any; "": not asked, or not known
 	BootMACError  string              // why it is not known
+	DriveError    string              // why its BMC has no drive for a disc; "": it has, or was not asked
 	DuplicateMACs map[site.MAC]string // MACs of the node that something else has as well: what that is
 	Users         map[netip.Addr]Reply
 	Routers       map[netip.Addr]Reply

@@ -40,9 +40,6 @@ func (client Client) BootMAC(ctx context.Context, b site.BMC, heard func(mac str
 
 	c := client.http(b)
 	defer c.CloseIdleConnections()
-	type link struct {
-		Path string `json:"@odata.id"`
-	}
 	var all struct{ EthernetInterfaces link }
 	if err := getJSON(ctx, c, *system, system.Path, b, &all); err != nil {
 		return "", err

@@ -25,7 +25,7 @@ const (
 // rules is the list. What stands further up wins: what is certain before what is likely,
 // what failed before what goes on.
 var rules = slices.Concat(
-	staleRules, unknownMachineRules, preflightRules, serviceRules, errorRules, progressRules, bootRules, rest,
+	staleRules, unknownMachineRules, preflightRules, serviceRules, errorRules, progressRules, discRules, bootRules, rest,
 )
 
 // staleRules is when what is known of hosts is old: nothing that follows may be told as of now.
@@ -154,6 +154,9 @@ var preflightRules = []rule{
 	preflightRule("bmc-silent", "bmc", "pre-flight: the BMC does not answer", bmc.Silent),
 	preflightRule("bmc-refused", "bmc", "pre-flight: the BMC refuses user or password", bmc.Refused),
 	preflightRule("bmc-unfit", "bmc", "pre-flight: the BMC answers and cannot be used", bmc.Unfit),
+	preflightRule(
+		"no-drive", "media", "pre-flight: it is to boot from a disc, and its BMC has no drive, or its ramdisk no address",
+	),
 	preflightRule("running", "running", "pre-flight: it runs, and this appliance has no record of it"),
 	preflightRule("mac-twice", "macs", "pre-flight: something else has one of its MACs"),
 	preflightRule("address-taken", "addresses", "pre-flight: somebody uses its static address"),

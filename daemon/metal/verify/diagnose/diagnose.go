@@ -252,7 +252,7 @@ const stepSystem boottrace.Step = "system"
 
 // way is the order of the steps of a boot.
 var way = []boottrace.Step{boottrace.StepDiscover, boottrace.StepOffer, boottrace.StepLease, boottrace.StepTFTP, boottrace.StepBootFile,
-	boottrace.StepScript, boottrace.StepKernel, boottrace.StepRamdisk, stepSystem, boottrace.StepImage}
+	boottrace.StepScript, boottrace.StepKernel, boottrace.StepDisc, boottrace.StepRamdisk, stepSystem, boottrace.StepImage}
 
 // furthestMark is the step furthest on the way that the boot came to. Firmware, iPXE and ramdisk each
 // ask for an address anew, so the last step heard of is not it. A lease without any word on

@@ -83,7 +83,14 @@ var (
 	initrd   = boottrace.Mark{Step: boottrace.StepRamdisk, Detail: "ramdisk/initramfs", Bytes: 80e6, Total: 80e6}
 	part     = boottrace.Mark{Step: boottrace.StepRamdisk, Detail: "ramdisk/initramfs", Bytes: 12e6, Total: 80e6}
 	image    = boottrace.Mark{Step: boottrace.StepImage, Detail: "images/debian-13.raw", Bytes: 500e6, Total: 1000e6}
+	disc     = boottrace.Mark{Step: boottrace.StepDisc, Detail: "disc.iso", Bytes: 90e6, Total: 150e6}
 )
+
+// fromDisc is that node with a BMC that gives it a disc.
+func fromDisc(v View) View {
+	v.Node.BMC = &site.BMC{Address: "redfish-virtualmedia://10.30.0.101/redfish/v1/Systems/1"}
+	return v
+}
 
 func deadline(v View) View { return failed(v, "timeout reached while inspecting the node") }
 
@@ -115,6 +122,7 @@ func cases() map[string]View {
 			}
 		}),
 		"running":         refusedBy("running", "it runs, and this appliance has no record of it: its BMC says that it is on", "if it is in service, adopt it with: firstlightd adopt node-1; if it may be installed, switch it off", bmc.OK),
+		"no-drive":        refusedBy("media", "it cannot be given a disc: the BMC lists no virtual drive for CDs or DVDs", "enable virtual media in the BMC's set-up", bmc.OK),
 		"mac-twice":       refusedBy("macs", "MAC 52:54:00:00:00:01 is also that of host other", "check the servers' labels", bmc.OK),
 		"address-taken":   refusedBy("addresses", "address 10.10.110.21 is used by 52:54:00:99:99:99", "take the address away from that machine", bmc.OK),
 		"router-silent":   refusedBy("gateway", "router 10.10.110.1 does not answer", "switch it on", bmc.OK),
@@ -175,7 +183,14 @@ func cases() map[string]View {
 		}),
 		"bmc-refusing": failed(host("provisioning", 5), "Image provisioning failed: Failed to prepare to deploy: Redfish exception occurred. "+
 			"Error: HTTP GET https://10.30.0.101/redfish/v1/Systems/1 returned code 401."),
-		"maintenance": change(host("inspecting", 1), func(v *View) { v.Ironic = &fact.Ironic{Maintenance: "somebody looks at it"} }),
+		"disc-refused": failed(fromDisc(host("inspecting", 2)), "Failed to inspect hardware. Reason: unable to start inspection: HTTP POST "+
+			"https://10.30.0.101/redfish/v1/Managers/1/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia returned code 500."),
+		"disc-unread":  fromDisc(host("inspecting", 11)),
+		"disc-silent":  fromDisc(wire("inspecting", 21, disc)),
+		"disc-waiting": fromDisc(host("inspecting", 4)),
+		"disc-ignored": fromDisc(wire("inspecting", 0, discover, offer, lease)),
+		"disc-booting": fromDisc(wire("inspecting", 4, disc)),
+		"maintenance":  change(host("inspecting", 1), func(v *View) { v.Ironic = &fact.Ironic{Maintenance: "somebody looks at it"} }),
 		"checksum": failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.deploy failed: Error verifying image checksum: "+
 			"Image failed to verify against checksum. location: http://172.22.0.1:6180/images/x; image ID: None"),
 		"disk-too-small": change(failed(host("provisioning", 5), "Image provisioning failed: Deploy step deploy.write_image failed"), func(v *View) {
@@ -280,6 +295,29 @@ func TestDocs(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | node-1 %s | %s |\n", s.name, cell.Replace(s.meaning), cell.Replace(r.Sentence), cell.Replace(next))
 	}
 	goldentest.CheckPart(t, "../../../../docs/why.md", "situations", b.String())
+}
+
+// TestAnAgentFromADiscIsNotLookedForOnItsDisc: what it does without another boot reads no disc, and neither does loading
+// its image.
+func TestAnAgentFromADiscIsNotLookedForOnItsDisc(t *testing.T) {
+	v := fromDisc(host("provisioning", 12))
+	v.Ironic = &fact.Ironic{Heartbeat: ago(1), Step: "erase_devices_metadata", Power: "power on"}
+	assert.Equal(t, "agent-at-work", Explain(v).Rule)
+	v.Ironic.Heartbeat = ago(5)
+	assert.Equal(t, "agent-silent", Explain(v).Rule)
+	assert.Equal(t, "writing", Explain(fromDisc(wire("provisioning", 0, disc, image))).Rule)
+
+	late := deadline(fromDisc(host("inspecting", 3)))
+	assert.Equal(t, "disc-unread", Explain(late).Rule)
+	late = deadline(fromDisc(wire("inspecting", 16, disc)))
+	assert.Equal(t, "disc-silent", Explain(late).Rule)
+	assert.Equal(t, "did not come up from its disc: its BMC read it, 90 of 150 MB, and no agent called", Explain(late).Sentence)
+	again := deadline(fromDisc(wire("inspecting", 1, disc)))
+	assert.Equal(t, "disc-booting", Explain(again).Rule, "the error is of the try before")
+
+	foreign := fromDisc(host("inspecting", 1))
+	foreign.Foreign = "DHCP server 172.22.0.250 answers on eth1: staying silent"
+	assert.Equal(t, "disc-waiting", Explain(foreign).Rule, "it asks nobody for an address")
 }
 
 // TestARefusedFileIsNotCalledLoaded: what was asked for and not given is no boot program.

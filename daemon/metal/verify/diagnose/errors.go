@@ -58,7 +58,7 @@ func isCallbackTimeout(v View) bool { return isTimeout(v) && !isActive(v) }
 // next step may follow.
 func isActive(v View) bool {
 	patience := step
-	if slices.Contains([]boottrace.Step{boottrace.StepRamdisk, stepSystem}, furthestMark(v).Step) {
+	if slices.Contains([]boottrace.Step{boottrace.StepDisc, boottrace.StepRamdisk, stepSystem}, furthestMark(v).Step) {
 		patience = ramdisk
 	}
 	return isBooting(v) && currentBoot(v) != nil && v.Now.Sub(v.BootTrace.Last.Time) < patience
@@ -116,6 +116,7 @@ var errorRules = []rule{
 			return fmt.Sprintf("when it is repaired, run: baremetal node maintenance unset metal3~%s", v.Name)
 		},
 	},
+	discRefused,
 	failure{
 		name:     "disk-changed",
 		meaning:  "right before the image was written, the disk was not what inspection had seen",
@@ -196,6 +197,8 @@ var errorRules = []rule{
 		sentence: func(v View) string { return "is not listened to: " + v.Refusal.Sentence },
 		next:     fixedNext("nothing, if it boots again; else look for another machine with its MAC or its address on the provisioning network"),
 	},
+	discUnread,
+	discSilent,
 	{
 		name:    "no-callback",
 		meaning: "its ramdisk was sent and its agent never called",
