@@ -33,6 +33,7 @@ type Server struct {
 	events   []Event
 	running  *powerOnPeriod // nil: switched off
 	override override
+	disc     string          // image of the disc that it starts from next; "": none
 	inBand   string          // address of its BMC as its own system sees it; "": it sees none
 	netFirst bool            // its firmware boots the network before its disk, and begins again when there is nothing
 	sessions map[string]bool // tokens of the BMC
@@ -273,8 +274,15 @@ func (h *Server) power(on bool) {
 		r.ctx, r.off = context.WithCancel(h.simulator.ctx)
 		h.running = r
 		h.seen.Boots++
-		network := h.override.consume() || h.netFirst
-		h.simulator.work.Go(func() { h.runBoot(r, network) })
+		network, disc := h.override.consume() || h.netFirst, h.disc
+		h.disc = ""
+		h.simulator.work.Go(func() {
+			if disc != "" {
+				h.runDisc(r, disc)
+				return
+			}
+			h.runBoot(r, network)
+		})
 	case !on && h.running != nil:
 		h.running.off()
 		h.running = nil

@@ -83,6 +83,7 @@ type room struct {
 	appliance *sandbox.Sandbox
 	nodes     []*node
 	clusters  string // as in site.yaml
+	settings  string // further ones of the provisioning network, as in site.yaml
 }
 
 // newRoom makes a rack for nodes with these firmwares; racks of several tests may live at once. patience
@@ -167,7 +168,7 @@ func (r *room) cut() { require.NoError(r.t, r.appliance.Close()) }
 // site writes site.yaml.
 func (r *room) site() {
 	r.t.Helper()
-	text := "name: rack\nnetworks: {provisioning: {interface: eth0}}\n"
+	text := "name: rack\nnetworks: {provisioning: {interface: eth0" + r.settings + "}}\n"
 	if len(r.nodes) > 0 {
 		text += "nodes:\n"
 	}

@@ -164,6 +164,20 @@ func (r *Rack) Accelerator() accelerator.Choice { return r.accel }
 // OutsideAddresses is every address outside the rack that a frame on its switch was for, with how many.
 func (r *Rack) OutsideAddresses() map[netip.Addr]int { return r.sw.Outside() }
 
+// CaptureTo writes every frame on the rack's switch to a new file in pcap's format, until stop is called.
+func (r *Rack) CaptureTo(path string) (stop func() error, err error) {
+	c, err := vswitch.CaptureTo(path)
+	if err != nil {
+		return nil, err
+	}
+
+	r.sw.Capture(c)
+	return func() error {
+		r.sw.Capture(nil)
+		return c.Close()
+	}, nil
+}
+
 // Close ends the rack's network. Unplug its servers before.
 func (r *Rack) Close() error {
 	errs := []error{r.sw.Close()}

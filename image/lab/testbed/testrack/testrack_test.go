@@ -1,7 +1,9 @@
 package testrack_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -74,6 +79,60 @@ func TestServerIsInstalledByRedfishUEFI(t *testing.T) {
 	pins, err := filepath.Glob(r.appliance.Path("/var/lib/firstlight/hosts/bmc/*"))
 	require.NoError(t, err)
 	assert.Len(t, pins, 1, "the certificate is not on DATA")
+}
+
+// The same without DHCP and TFTP: the BMC puts a disc into the drive, which has the node's address and the token of its
+// boot. On the whole network nobody asks for an address or for a file.
+func TestServerIsInstalledFromADiscUEFI(t *testing.T) {
+	need(t, "rack-all")
+	r := newRoom(t, 40*time.Minute, "UEFI")
+	r.nodes[0].scheme = "redfish-virtualmedia+https"
+	r.settings = ", dhcp: {mode: none}"
+	box := r.node1("")
+	captured := filepath.Join(t.TempDir(), "rack.pcap")
+	stop, err := r.rack.CaptureTo(captured)
+	require.NoError(t, err)
+	r.power()
+
+	r.installed(box)
+	r.launched()
+	require.NoError(t, stop())
+	assert.Contains(t, box.Writes(), "insert http://172.22.0.1:6181/disc.iso")
+	assert.Contains(t, box.Writes(), "boot Cd Once")
+	assert.NotContains(t, strings.Join(box.Writes(), ", "), "Pxe")
+	of, frames := countBootFrames(t, captured)
+	assert.Greater(t, frames, 1000, "the capture is not of this rack")
+	assert.Empty(t, of, "frames with DHCP or TFTP")
+}
+
+// countBootFrames counts the frames of a capture with DHCP or TFTP, by who sent them, and all of them.
+func countBootFrames(t *testing.T, file string) (boot map[string]int, all int) {
+	t.Helper()
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer f.Close()
+	r, err := pcapgo.NewReader(f)
+	require.NoError(t, err)
+	boot = map[string]int{}
+	for {
+		frame, _, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return boot, all
+		}
+		require.NoError(t, err)
+		all++
+		p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy)
+		udp, ok := p.Layer(layers.LayerTypeUDP).(*layers.UDP)
+		if !ok {
+			continue
+		}
+		for _, port := range []layers.UDPPort{67, 68, 69, 4011, 546, 547} { // DHCP, TFTP, PXE, DHCPv6
+			if udp.DstPort == port || udp.SrcPort == port {
+				boot[fmt.Sprintf("%s to port %d", p.LinkLayer().LinkFlow().Src(), udp.DstPort)]++
+				break
+			}
+		}
+	}
 }
 
 // installed waits until node1 is in service and shows what it is then.
