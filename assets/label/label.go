@@ -85,6 +85,10 @@ const (
 	RoleWorker       = "worker"
 )
 
+// ExpectedHosts is an annotation on Provisionings of a site that discovers nodes: how many there are to be in all, as a
+// number. Until there are so many hosts, a cluster that lacks one waits for it.
+const ExpectedHosts = "firstlight.dev/expected-hosts"
+
 // On the appliance's other objects.
 const (
 	SiteName = "firstlight.dev/site-name" // label of every Launch: name of its site

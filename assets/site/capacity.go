@@ -14,7 +14,7 @@ func (r *reader) checkRoom(s *Site) {
 	}
 
 	size := d.DHCP.Range.size()
-	nodes := s.countNodes()
+	nodes := s.CountNodes()
 	for _, n := range s.Nodes {
 		if n.BootsFromDisc() {
 			nodes--

@@ -33,7 +33,7 @@ func (r *reader) checkClusters(s *Site) {
 		}
 
 		names[c.Name] = path
-		asked += r.checkCluster(c, path, nodes, owner, used)
+		asked += r.checkCluster(c, path, nodes, owner, used, s.Discover.withDefaults(s))
 		listed := map[string]bool{}
 		for j, a := range c.AddOns {
 			if listed[a] && a != "" {
@@ -43,7 +43,12 @@ func (r *reader) checkClusters(s *Site) {
 		}
 	}
 
-	if promised := s.countNodes(); promised > 0 && asked > promised {
+	if promised := s.CountNodes(); promised > 0 && asked > promised {
+		if s.Discover != nil {
+			r.Report("clusters", "the clusters need %d nodes, this file lists %d and lets %d be discovered; raise discover.count, "+
+				"add nodes, or lower the counts", asked, len(s.Nodes), s.Discover.Count)
+			return
+		}
 		r.Report(
 			"clusters", "the clusters need %d nodes, this file lists %d; add nodes or lower the counts", asked, promised,
 		)
@@ -66,14 +71,18 @@ func (r *reader) checkCluster(
 	nodes map[Name]bool,
 	owner map[MAC]Name,
 	used map[string]string,
+	discovered *Discover,
 ) int {
 	both := r.checkInventory(c, path, owner)
+	if c.By == ByClusterAPI {
+		discovered = nil // its machines are made of nodes that the site describes
+	}
 	asked := 0
 	role := func(key string, members []NodeSelector) {
 		inRole := map[string]string{}
 		for i, m := range members {
 			at := fmt.Sprintf("%s.%s[%d]", path, key, i)
-			r.checkSelector(m, at, nodes)
+			r.checkSelector(m, at, nodes, discovered)
 			server := m.serverKey(owner)
 			if server == "" {
 				if key != "workers" || !both[i] {
@@ -153,11 +162,12 @@ func (m NodeSelector) serverKey(owner map[MAC]Name) string {
 	return string(m.MAC)
 }
 
-func (r *reader) checkSelector(m NodeSelector, path string, nodes map[Name]bool) {
+// checkSelector checks one entry of a role. It may name a node that is still to be discovered.
+func (r *reader) checkSelector(m NodeSelector, path string, nodes map[Name]bool, discovered *Discover) {
 	if m.Node != "" && m.MAC != "" {
 		r.Report(path+".mac", "node is given as well; keep one of the two")
 	}
-	if m.Node != "" && !nodes[m.Node] {
+	if m.Node != "" && !nodes[m.Node] && !discovered.mayName(m.Node) {
 		var known []string
 		for n := range nodes {
 			known = append(known, string(n))

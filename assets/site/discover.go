@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,6 +17,7 @@ type Discover struct {
 	Names       string         `yaml:"names" pattern:"^([a-z0-9][a-z0-9-]{0,39})?[{](serial|number)[}](-?[a-z0-9][a-z0-9-]{0,15})?$" hint:"a name with {serial} or {number} in it, such as node-{serial}" default:"node-{serial}" doc:"Names of the nodes. {serial} is the serial number of the machine, so that its name is the same on a new stick; {number} counts."`
 	Credentials []Login        `yaml:"credentials" default:"nodeDefaults.bmc" doc:"Logins to try on BMCs in this order: two tries per BMC and hour, and none again that was refused."`
 	BMCs        []netip.Prefix `yaml:"bmcs" default:"networks.bmc.cidr, else networks.baremetal.cidr" doc:"Where BMCs are. One elsewhere is told nothing."`
+	Leases      bool           `yaml:"leases" default:"false" doc:"Ask BMCs, too, that lease an address from the appliance on networks.bmc: their servers may be off, and are switched on once they are nodes."`
 }
 
 // Approvals of a Discover.
@@ -57,8 +59,8 @@ func bmcNetworks(n Networks) []netip.Prefix {
 	return nil
 }
 
-// countNodes is how many nodes the site names and may discover.
-func (s *Site) countNodes() int {
+// CountNodes is how many nodes the site names and may discover, in all.
+func (s *Site) CountNodes() int {
 	if s.Discover == nil {
 		return len(s.Nodes)
 	}
@@ -97,9 +99,29 @@ func (r *reader) checkDiscover(s *Site) {
 		}
 	}
 
+	r.checkDiscoverLeases(s, d)
 	if d.Approve == ApproveNone && s.NodeDefaults.Overwrite.IsGranted() {
 		r.Report(path+".approve", "with nodeDefaults.overwrite it would erase the disk of whatever boots from the network; "+
 			"use each, or remove overwrite")
+	}
+}
+
+// checkDiscoverLeases checks that there are leases, and that those who have them may be asked.
+func (r *reader) checkDiscoverLeases(s *Site, d *Discover) {
+	const path = "discover.leases"
+	if !d.Leases {
+		return
+	}
+
+	n := s.Networks.withDefaults().BMC
+	if n == nil || n.DHCP.Mode != "server" {
+		r.Report(path, "the appliance leases no address on networks.bmc; add its dhcp.range, or remove the line")
+		return
+	}
+
+	isAsked := func(p netip.Prefix) bool { return p.Contains(n.DHCP.Range.First) && p.Contains(n.DHCP.Range.Last) }
+	if !n.DHCP.Range.IsZero() && !slices.ContainsFunc(d.BMCs, isAsked) {
+		r.Report(path, "no network of bmcs holds the leases %s of networks.bmc; add %s there", n.DHCP.Range, n.CIDR)
 	}
 }
 
@@ -115,6 +137,30 @@ func (d *Discover) NameOf(serial string, number int) Name {
 		return ""
 	}
 	return name
+}
+
+// mayName reports whether a node that is discovered can get a name.
+func (d *Discover) mayName(name Name) bool {
+	if d == nil {
+		return false
+	}
+
+	place := SerialPlace
+	if strings.Contains(d.Names, NumberPlace) {
+		place = NumberPlace
+	}
+	before, after, _ := strings.Cut(d.Names, place)
+	rest, hasPrefix := strings.CutPrefix(string(name), before)
+	middle, hasSuffix := strings.CutSuffix(rest, after)
+	if !hasPrefix || !hasSuffix {
+		return false
+	}
+	if place == NumberPlace {
+		n, err := strconv.Atoi(middle)
+		return err == nil && n > 0 && strconv.Itoa(n) == middle
+	}
+
+	return middle != "" && nameText(middle) == middle
 }
 
 // HasSerial reports whether names are made of serial numbers.

@@ -19,6 +19,30 @@ func TestAPolicyHasItsDefaults(t *testing.T) {
 	assert.Nil(t, (&Site{}).WithDefaults().Discover)
 }
 
+func TestNamesThatAreStillToCome(t *testing.T) {
+	for _, c := range []struct {
+		names string
+		name  Name
+		want  bool
+	}{
+		{"node-{number}", "node-3", true},
+		{"node-{number}", "node-03", false},
+		{"node-{number}", "node-0", false},
+		{"node-{number}", "node-x", false},
+		{"{number}-b", "12-b", true},
+		{"{number}-b", "12", false},
+		{"node-{serial}", "node-abc1234", true},
+		{"node-{serial}", "node-", false},
+		{"node-{serial}", "edge-abc1234", false},
+		{"{serial}", "cz-2105", true},
+		{"{serial}", "-cz", false},
+	} {
+		d := &Discover{Names: c.names}
+		assert.Equal(t, c.want, d.mayName(c.name), "%s %s", c.names, c.name)
+	}
+	assert.False(t, (*Discover)(nil).mayName("node-1"))
+}
+
 func TestNamesOfMachines(t *testing.T) {
 	for _, c := range []struct {
 		names, serial string

@@ -193,7 +193,7 @@ type Cluster struct {
 // resources, or by MAC and resources, which must then both hold.
 type NodeSelector struct {
 	Name   Name   `yaml:"name" default:"master-N, worker-N" doc:"Name of the node in the cluster's inventory; with a count the nodes are NAME-1, NAME-2 and so on."`
-	Node   Name   `yaml:"node" doc:"A node of this file by its name."`
+	Node   Name   `yaml:"node" doc:"A node by its name: one of this file, or one that discover will give that name."`
 	MAC    MAC    `yaml:"mac" doc:"A node by the MAC of any of its NICs."`
 	Count  int    `yaml:"count" min:"1" max:"1000" default:"1" doc:"How many nodes with these properties."`
 	CPU    int    `yaml:"cpu" min:"1" max:"100000" doc:"Fewest CPUs."`

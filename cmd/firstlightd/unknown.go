@@ -20,8 +20,9 @@ func newUnknownCommand() *cobra.Command {
 	var output unknownFormat
 	var socket string
 	cmd := &cobra.Command{
-		Use:   "unknown [MAC]",
-		Short: "Show machines that booted from the network and that neither site.yaml nor a host names",
+		Use:     "unknown [MAC]",
+		Aliases: []string{"discovered"},
+		Short:   "Show machines that booted from the network and that neither site.yaml nor a host names",
 		Long: `Show machines that booted from the network and that neither site.yaml nor a host names.
 
 Their ramdisk said what they have; nothing of it is trusted, and nothing is written to them. Next to each are an entry

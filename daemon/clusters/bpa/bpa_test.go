@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets/goldentest"
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
@@ -44,6 +45,20 @@ func TestClustersOfASite(t *testing.T) {
 		got.WriteString("---\n" + string(doc))
 	}
 	goldentest.Check(t, "testdata/full.yaml", got.String())
+}
+
+// TestAClusterKnowsHowManyHostsMayCome where the site discovers them, and awaits none elsewhere.
+func TestAClusterKnowsHowManyHostsMayCome(t *testing.T) {
+	const cluster = "clusters: [{name: edge, workers: [{count: 2}]}]\n"
+	for text, want := range map[string]string{
+		"nodeDefaults: {bmc: {username: a, password: b}}\nnetworks: {bmc: {cidr: 10.30.0.0/24}}\ndiscover: {count: 3}\n": "3",
+		"nodes: [{name: a, macs: ['52:54:00:00:00:01']}, {name: b, macs: ['52:54:00:00:00:02']}," +
+			" {name: c, macs: ['52:54:00:00:00:03']}]\n": "",
+	} {
+		all := Provisionings(readSite(t, text+cluster))
+		require.Len(t, all, 1)
+		assert.Equal(t, want, all[0].Annotations[label.ExpectedHosts])
+	}
 }
 
 func TestWhatIsProposed(t *testing.T) {

@@ -1,6 +1,7 @@
 package bpa
 
 import (
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,9 @@ func Provisionings(s *site.Site) []v1alpha1.Provisioning {
 				PodSubnet:     c.PodCIDR.String(),
 				ServiceSubnet: c.ServiceCIDR.String(),
 			},
+		}
+		if s.Discover != nil {
+			p.Annotations = map[string]string{label.ExpectedHosts: strconv.Itoa(s.CountNodes())}
 		}
 		if c.Owner != "" {
 			p.Labels[v1alpha1.LabelOwner] = string(c.Owner)

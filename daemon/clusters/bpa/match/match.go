@@ -47,6 +47,7 @@ type Want struct {
 	Cluster   string
 	Nodes     []Node
 	Installed bool // its hosts are in service: whether they are fit is not asked any more
+	Expected  int  // how many hosts there are to be; as long as there are fewer, others may come
 }
 
 // Rejected is a host that was looked at for a node without MAC, and why it was not taken.
@@ -339,6 +340,15 @@ func (m *matcher) reportUnplaced(i int) {
 			n, NoHostFits, true,
 			"node %s: waits for a host with %s to be ready: %s; it continues automatically, see status.rejected", n.Label,
 			n.requirements(), of,
+		)
+		return
+	}
+
+	if len(m.All) < m.Expected {
+		m.addProblem(
+			n, NoHostFits, true,
+			"node %s: waits for a host with %s to be discovered: %s, up to %d may come; see firstlightd discovered", n.Label,
+			n.requirements(), of, m.Expected-len(m.All),
 		)
 		return
 	}

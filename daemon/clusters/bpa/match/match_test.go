@@ -92,12 +92,34 @@ func TestHostRefusals(t *testing.T) {
 		{"none", []Node{{Label: "a", CPU: 1}}, nil, NoHostFits, "there are no hosts", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := NewHosts(c.hosts).Match(Want{Owner: "default/c", Cluster: "c", Nodes: c.nodes})
+			r := NewHosts(c.hosts).Match(Want{Owner: "default/c", Cluster: "c", Nodes: c.nodes, Expected: len(c.hosts)})
 			require.Len(t, r.Problems, 1)
 			assert.Equal(t, c.reason, r.Problems[0].Reason)
 			assert.Contains(t, r.Problems[0].Sentence, c.says)
 			assert.Equal(t, c.waits, r.Problems[0].Waits)
 		})
+	}
+}
+
+// TestHostsThatAreStillToBeDiscoveredAreAwaited: what is refused once all are there waits until then.
+func TestHostsThatAreStillToBeDiscoveredAreAwaited(t *testing.T) {
+	want := Want{Owner: "default/c", Cluster: "c", Nodes: []Node{{Label: "a", CPU: 1}, {Label: "b", CPU: 1}}}
+	for hosts, says := range map[int]string{
+		0: "node a: waits for a host with 1 CPUs to be discovered: there are no hosts, up to 2 may come; see firstlightd discovered",
+		1: "node b: waits for a host with 1 CPUs to be discovered: of 1 hosts 1 are other nodes of this cluster, up to 1 may come; " +
+			"see firstlightd discovered",
+	} {
+		all := NewHosts([]Host{host(1)}[:hosts])
+		want.Expected = 2
+		problems := all.Match(want).Problems
+		require.NotEmpty(t, problems)
+		assert.Equal(t, says, problems[0].Sentence)
+		assert.True(t, problems[0].Waits)
+
+		want.Expected = hosts
+		for _, p := range all.Match(want).Problems {
+			assert.False(t, p.Waits, p.Sentence)
+		}
 	}
 }
 

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/address"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/kud"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/match"
@@ -57,7 +59,14 @@ func (r *Provisionings) resolve(ctx context.Context, w *clusterState) (resolutio
 		return a, nil
 	}
 
-	found := w.hosts.Match(match.Want{Owner: w.owner, Cluster: w.cluster, Nodes: a.nodes, Installed: w.record != nil})
+	expected, _ := strconv.Atoi(w.cr.Annotations[label.ExpectedHosts]) // without it none is awaited
+	found := w.hosts.Match(match.Want{
+		Owner:     w.owner,
+		Cluster:   w.cluster,
+		Nodes:     a.nodes,
+		Installed: w.record != nil,
+		Expected:  expected,
+	})
 	a.hosts, a.rejected = found.Problems, found.Rejected
 	if w.virtlet {
 		a.hosts = virtualMachineWording(a.hosts)
