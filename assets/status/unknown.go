@@ -1,6 +1,10 @@
 package status
 
-import "time"
+import (
+	"regexp"
+	"strings"
+	"time"
+)
 
 // UnknownMachine is a machine that neither the site nor a host names, as its own ramdisk described it. Nothing of it
 // is trusted; all of it is bounded and printable.
@@ -39,4 +43,16 @@ type UnknownNIC struct {
 	Name string `json:"name"`
 	MAC  string `json:"mac"`
 	Link bool   `json:"link"`
+}
+
+// harmless are the characters of names, models and serial numbers: none that YAML, a shell or a terminal acts on.
+var harmless = regexp.MustCompile(`[^A-Za-z0-9 ._:/()@+-]+`)
+
+// maxWord is how long a word of an UnknownMachine may be.
+const maxWord = 64
+
+// Word is what is kept of a text that a machine or its BMC says.
+func Word(s string) string {
+	s = strings.Join(strings.Fields(harmless.ReplaceAllString(s[:min(len(s), 4*maxWord)], " ")), " ")
+	return strings.TrimSpace(s[:min(len(s), maxWord)])
 }

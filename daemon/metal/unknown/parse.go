@@ -5,18 +5,16 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"regexp"
 	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// What one machine may have, and how long a word of its may be.
+// What one machine may have.
 const (
 	maxDisks = 24
 	maxNICs  = 24
-	maxWord  = 64
 )
 
 // parse picks what people need from an inventory of ironic-python-agent (hardware.py, list_hardware_info), whatever is
@@ -81,13 +79,9 @@ func objects(of map[string]any, key string, most int) (all []map[string]any) {
 	return all
 }
 
-// harmless are the characters of names, models and serial numbers: none that YAML, a shell or a terminal acts on.
-var harmless = regexp.MustCompile(`[^A-Za-z0-9 ._:/()@+-]+`)
-
 func word(of map[string]any, key string) string {
 	s, _ := of[key].(string)
-	s = strings.Join(strings.Fields(harmless.ReplaceAllString(s[:min(len(s), 4*maxWord)], " ")), " ")
-	return strings.TrimSpace(s[:min(len(s), maxWord)])
+	return status.Word(s)
 }
 
 // number is a whole number from 0 to most; 0 if there is none.

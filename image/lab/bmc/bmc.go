@@ -41,6 +41,7 @@ type Config struct {
 	Dir      string // for its files; made if absent
 	User     string
 	Password string
+	Serial   string         // of the server, in its inventory (FRU); "": it has no inventory
 	Device   string         // it boots from; "": BootNone
 	Front    net.PacketConn // where it is asked; closed with the BMC
 	Inside   netip.Addr     // what the system inside is told is the BMC's address (Args); invalid: it sees no BMC
@@ -85,7 +86,7 @@ set_working_mc 0x20
 const controller = `mc_setbmc 0x20
 mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
 sel_enable 0x20 1000 0x0a
-mc_enable 0x20
+%smc_enable 0x20
 `
 
 // Program is the simulator, of Debian's package openipmi.
@@ -127,8 +128,9 @@ func (b *BMC) start() error {
 	if err != nil {
 		return err
 	}
+	inventory, command := inventoryConfig(b.config.Serial, dir)
 	for name, text := range map[string]string{
-		"chassis": script, "sim.emu": controller, "lan": fmt.Sprintf(lanProgram, b.config.Inside),
+		"chassis": script, inventoryFile: inventory, "sim.emu": fmt.Sprintf(controller, command), "lan": fmt.Sprintf(lanProgram, b.config.Inside),
 		"lan.conf": fmt.Sprintf(simulated, b.config.Name, system, port, lan, filepath.Join(dir, "chassis"),
 			b.config.User, b.config.Password),
 	} {

@@ -32,6 +32,7 @@ type Config struct {
 	Dir      string // for its certificate and the disc that is in the drive; made if absent
 	User     string
 	Password string
+	Serial   string             // of the server; "": it says none
 	MACs     []net.HardwareAddr // of the server's NICs
 	UEFI     bool               // the machine's firmware; else it is a BIOS
 	Front    net.Listener       // where it is asked, without TLS; closed with the BMC

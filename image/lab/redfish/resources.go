@@ -98,6 +98,7 @@ func (b *BMC) system() object {
 		"Name":         b.config.Name,
 		"SystemType":   "Physical",
 		"Manufacturer": "QEMU",
+		"SerialNumber": b.config.Serial,
 		"PowerState":   power,
 		"Status":       goodStatus(),
 		"Boot": object{

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"firstlight.dev/firstlight/assets/site"
 )
@@ -44,25 +43,50 @@ func (client Client) BootMAC(ctx context.Context, b site.BMC, heard func(mac str
 	if err := getJSON(ctx, c, *system, system.Path, b, &all); err != nil {
 		return "", err
 	}
-	if all.EthernetInterfaces.Path == "" {
-		return "", ErrNoNICs
-	}
 
-	var list struct{ Members []link }
-	if err := getJSON(ctx, c, *system, all.EthernetInterfaces.Path, b, &list); err != nil {
+	nics, err := listNICs(ctx, c, *system, all.EthernetInterfaces.Path, b)
+	if err != nil {
 		return "", err
 	}
 
-	var nics []nic
+	return chooseNIC(nics, heard)
+}
+
+// link is how one resource names another (DSP0266, 8.5).
+type link struct {
+	Path string `json:"@odata.id"`
+}
+
+// listNICs are those of a collection; ErrNoNICs if the system names none.
+func listNICs(ctx context.Context, c *http.Client, system url.URL, path string, b site.BMC) (nics []nic, err error) {
+	if path == "" {
+		return nil, ErrNoNICs
+	}
+
+	var list struct{ Members []link }
+	if err := getJSON(ctx, c, system, path, b, &list); err != nil {
+		return nil, err
+	}
+
 	for _, member := range list.Members[:min(len(list.Members), maxNICs)] {
 		var n nic
-		if err := getJSON(ctx, c, *system, member.Path, b, &n); err != nil {
-			return "", err
+		if err := getJSON(ctx, c, system, member.Path, b, &n); err != nil {
+			return nil, err
 		}
 		nics = append(nics, n)
 	}
 
-	return chooseNIC(nics, heard)
+	return nics, nil
+}
+
+// address is the MAC, in lower case; "" if there is none.
+func (n nic) address() string {
+	for _, text := range []string{n.MAC, n.Permanent} {
+		if mac, err := net.ParseMAC(text); err == nil && len(mac) == 6 {
+			return mac.String()
+		}
+	}
+	return ""
 }
 
 func getJSON(ctx context.Context, c *http.Client, system url.URL, path string, b site.BMC, into any) error {
@@ -84,23 +108,20 @@ func getJSON(ctx context.Context, c *http.Client, system url.URL, path string, b
 func chooseNIC(nics []nic, heard func(mac string) bool) (string, error) {
 	best, rank := "", -1
 	for _, n := range nics {
-		mac, err := net.ParseMAC(n.MAC)
-		if err != nil {
-			mac, err = net.ParseMAC(n.Permanent)
-		}
-		if err != nil || len(mac) != 6 || n.Enabled != nil && !*n.Enabled {
+		mac := n.address()
+		if mac == "" || n.Enabled != nil && !*n.Enabled {
 			continue
 		}
 
 		r := 0
-		switch text := strings.ToLower(mac.String()); {
-		case heard(text):
+		switch {
+		case heard(mac):
 			r = 2
 		case n.Link == "LinkUp":
 			r = 1
 		}
 		if r > rank {
-			best, rank = mac.String(), r
+			best, rank = mac, r
 		}
 	}
 
