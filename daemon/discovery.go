@@ -1,15 +1,19 @@
 package daemon
 
 import (
+	"context"
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/metal/discovery"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
+	"firstlight.dev/firstlight/pxe/lease"
 )
 
 // discoveredFile has the machines that became nodes, and what was tried on BMCs. It holds passwords.
@@ -31,7 +35,21 @@ func (d *Daemon) newFinder() *discovery.Finder {
 		Login:   bmc.Client{}.Login, // by IPMI, which has no certificate
 		Changed: func() { d.metal.Recheck(); d.runner.Recheck() },
 		Log:     d.log.With("part", "discovery"),
+
+		Leases:   func() []discovery.Lease { return bmcLeases(d.networkDHCP.ActiveLeases(host.BMC)) },
+		Presence: bmc.AskPresence,
+		Identify: func(ctx context.Context, b site.BMC) (site.BMCAddress, bmc.Identity, bmc.Answer) {
+			return bmc.Client{Pins: d.metal.Pins}.Identify(ctx, b)
+		},
 	}
+}
+
+// bmcLeases are leases as discovery knows them.
+func bmcLeases(leases []lease.ListedLease) (all []discovery.Lease) {
+	for _, l := range leases {
+		all = append(all, discovery.Lease{Addr: l.Addr, MAC: l.MAC})
+	}
+	return all
 }
 
 // knownHosts are hosts that no second machine may stand for.

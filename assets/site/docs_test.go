@@ -46,10 +46,12 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// TestDiscoveryPage: the ten lines that docs/discovery.md shows are a site that validates.
+// TestDiscoveryPage: the sites of some ten lines that docs/discovery.md shows validate.
 func TestDiscoveryPage(t *testing.T) {
-	const file = "testdata/valid/discover.yaml"
-	assert.Contains(t, string(mustRead(t, "../../docs/discovery.md")), "assets/site/"+file+" -->\n```yaml\n"+string(mustRead(t, file))+"```\n")
+	page := string(mustRead(t, "../../docs/discovery.md"))
+	for _, file := range []string{"testdata/valid/discover.yaml", "testdata/valid/discover-leases.yaml"} {
+		assert.Contains(t, page, "assets/site/"+file+" -->\n```yaml\n"+string(mustRead(t, file))+"```\n")
+	}
 }
 
 func reference() string {

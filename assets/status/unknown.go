@@ -1,15 +1,16 @@
 package status
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"time"
 )
 
-// UnknownMachine is a machine that neither the site nor a host names, as its own ramdisk described it. Nothing of it
-// is trusted; all of it is bounded and printable.
+// UnknownMachine is a machine that neither the site nor a host names, as its own ramdisk described it, or of which only
+// the BMC is known, as that answered. Nothing of it is trusted; all of it is bounded and printable.
 type UnknownMachine struct {
-	MAC    string        `json:"mac"` // that it booted from, which the appliance saw itself
+	MAC    string        `json:"mac"` // that it booted from, which the appliance saw itself; "": it did not boot
 	Time   time.Time     `json:"time"`
 	Model  string        `json:"model,omitempty"` // manufacturer and product
 	Serial string        `json:"serial,omitempty"`
@@ -18,6 +19,8 @@ type UnknownMachine struct {
 	Arch   string        `json:"arch,omitempty"`
 	Memory int64         `json:"memory,omitempty"` // bytes
 	BMC    string        `json:"bmc,omitempty"`    // address, as the machine's own interface to it says
+	BMCURL string        `json:"bmcURL,omitempty"` // as bmc.address of site.yaml has it; "": by IPMI, at that address
+	Found  string        `json:"found,omitempty"`  // why a BMC is taken to be at that address, where the machine did not say it
 	Mode   string        `json:"bootMode,omitempty"`
 	Disks  []UnknownDisk `json:"disks,omitempty"`
 	NICs   []UnknownNIC  `json:"nics,omitempty"`
@@ -29,6 +32,9 @@ type UnknownMachine struct {
 	Fix    string `json:"fix,omitempty"`
 	Awaits bool   `json:"awaitsApproval,omitempty"`
 }
+
+// Key tells unknown machines apart: the MAC, and the BMC's address of one that did not boot.
+func (u UnknownMachine) Key() string { return cmp.Or(u.MAC, u.BMC) }
 
 // UnknownDisk is one disk of an unknown machine.
 type UnknownDisk struct {

@@ -183,7 +183,7 @@ func TestUnknownCommand(t *testing.T) {
 	assert.Contains(t, one, "52:54:00:0a:0b:0d")
 	assert.NotContains(t, one, "R640")
 	_, err = show("52:54:00:00:00:01")
-	assert.EqualError(t, err, `no unknown machine with the MAC "52:54:00:00:00:01" was inspected`)
+	assert.EqualError(t, err, `no unknown machine with the MAC or the BMC "52:54:00:00:00:01" is known`)
 }
 
 func TestNoDaemonIsOneLine(t *testing.T) {

@@ -20,10 +20,11 @@ func newUnknownCommand() *cobra.Command {
 	var output unknownFormat
 	var socket string
 	cmd := &cobra.Command{
-		Use:     "unknown [MAC]",
+		Use:     "unknown [MAC|BMC]",
 		Aliases: []string{"discovered"},
 		Short:   "Show machines that booted from the network and that neither site.yaml nor a host names",
-		Long: `Show machines that booted from the network and that neither site.yaml nor a host names.
+		Long: `Show machines that booted from the network and that neither site.yaml nor a host names, and with discover.leases the
+BMCs that leased an address.
 
 Their ramdisk said what they have; nothing of it is trusted, and nothing is written to them. Next to each are an entry
 for nodes of site.yaml and a BareMetalHost for kubectl apply, to have it installed. Those of the last three days are
@@ -37,9 +38,9 @@ shown, since the appliance was switched on.`,
 
 			if len(args) == 1 {
 				mac := strings.ReplaceAll(strings.ToLower(args[0]), "-", ":")
-				all = slices.DeleteFunc(all, func(u status.UnknownMachine) bool { return u.MAC != mac })
+				all = slices.DeleteFunc(all, func(u status.UnknownMachine) bool { return u.MAC != mac && u.BMC != args[0] })
 				if len(all) == 0 {
-					return fmt.Errorf("no unknown machine with the MAC %q was inspected", args[0])
+					return fmt.Errorf("no unknown machine with the MAC or the BMC %q is known", args[0])
 				}
 			}
 
@@ -93,7 +94,11 @@ func writeUnknown(w io.Writer, all []status.UnknownMachine, now time.Time) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s  inspected %s ago\n", unknown.Text(u), now.Sub(u.Time).Round(time.Second))
+		if u.MAC != "" {
+			fmt.Fprintf(w, "%s  inspected %s ago\n", unknown.Text(u), now.Sub(u.Time).Round(time.Second))
+		} else {
+			fmt.Fprint(w, unknown.Text(u))
+		}
 		fmt.Fprintf(w, "\nTo install it, add to nodes in site.yaml, with the BMC's user and password, and run firstlightd reload:\n\n%s",
 			unknown.SiteEntry(u))
 		if document := unknown.HostDocument(u); document != "" {

@@ -19,4 +19,11 @@ func TestThePageOfDiscoveryShowsAnUnknownMachine(t *testing.T) {
 		Fix: "run: firstlightd approve node-abc1234", Awaits: true,
 	}
 	goldentest.CheckBlock(t, "../../docs/discovery.md", "unknown", unknown.Text(u))
+
+	alone := status.UnknownMachine{
+		Model: "Dell Inc. PowerEdge R640", Serial: "ABC1234", BMC: "10.30.0.101",
+		Found: "50:9a:4c:00:00:01 leased 10.30.0.101 and answers a presence ping as IPMI does",
+		Node:  u.Node, Why: u.Why, Fix: u.Fix, Awaits: true,
+	}
+	goldentest.CheckBlock(t, "../../docs/discovery.md", "leased", unknown.Text(alone))
 }

@@ -22,7 +22,7 @@ func (f *Finder) accept(m Machine) error {
 func (f *Finder) saveNode(m Machine) (saved bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := f.saved.find(m.MAC)
+	i := f.saved.find(m.Key())
 	if i < 0 {
 		return false, nil // the next round decides again
 	}
@@ -37,7 +37,7 @@ func (f *Finder) saveNode(m Machine) (saved bool, err error) {
 
 	f.findings = slices.Clone(f.findings) // Describe may read it
 	for i := range f.findings {
-		if f.findings[i].Machine.MAC == m.MAC {
+		if f.findings[i].Machine.Key() == m.Key() {
 			f.findings[i].Reason = ReasonNode // what is shown does not wait for the next round
 		}
 	}
@@ -93,25 +93,26 @@ func (f *Finder) approve(name string) error {
 	return fmt.Errorf("%s is not approved: no machine has that name; firstlightd unknown lists them", name)
 }
 
-// Describe adds to unknown machines what the last round decided of them, and the machines of DATA that wait and did not
-// boot since this daemon started.
+// Describe adds to unknown machines what the last round decided of them, the machines of DATA that wait and did not boot
+// since this daemon started, and those of which only the BMC is known.
 func (f *Finder) Describe(all []status.UnknownMachine) []status.UnknownMachine {
 	f.mu.Lock()
 	findings := f.findings
 	f.mu.Unlock()
 	for _, finding := range findings {
 		m := finding.Machine
-		i := slices.IndexFunc(all, func(u status.UnknownMachine) bool { return u.MAC == m.MAC })
-		if finding.Reason == ReasonNode || i < 0 && m.Username == "" {
+		i := slices.IndexFunc(all, func(u status.UnknownMachine) bool { return u.Key() == m.Key() })
+		if finding.Reason == ReasonNode || i < 0 && m.MAC != "" && m.Username == "" {
 			continue
 		}
 		if i < 0 {
 			all, i = append(all, m.UnknownMachine), len(all)
 		}
+		all[i].BMC, all[i].BMCURL, all[i].Found = m.BMC, m.BMCURL, m.Found
 		all[i].Node, all[i].Awaits = string(m.Name), finding.Reason == ReasonApproval
 		all[i].Why, all[i].Fix = finding.Text()
 	}
 
-	slices.SortFunc(all, func(a, b status.UnknownMachine) int { return strings.Compare(a.MAC, b.MAC) })
+	slices.SortFunc(all, func(a, b status.UnknownMachine) int { return strings.Compare(a.Key(), b.Key()) })
 	return all
 }

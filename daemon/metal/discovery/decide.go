@@ -9,7 +9,8 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// Decide says of each machine whether it is a node, becomes one, or why not; by MAC. It is pure.
+// Decide says of each machine whether it is a node, becomes one, or why not; by MAC, or by the BMC of one that did not boot.
+// It is pure.
 //
 // What contradicts itself is nobody's: of two machines with one BMC, or with one serial number where that is their
 // name, neither gets it, unless one of them is a node already.
@@ -42,16 +43,27 @@ type decision struct {
 	nodes int // so far
 }
 
-// mergeMachines are the machines of DATA, and those that booted and are not among them. One that boots from several of
-// its NICs is one machine.
+// mergeMachines are the machines of DATA, those that booted and are not among them, and those of which only the BMC is
+// known. One that boots from several of its NICs is one machine, and so is one that boots with its BMC.
 func mergeMachines(v View) []Machine {
 	unknown := slices.Clone(v.Unknown)
+	for i, u := range unknown {
+		if m := bmcOf(u, v.Machines); m != nil {
+			unknown[i].BMC, unknown[i].BMCURL, unknown[i].Found = m.BMC, m.BMCURL, m.Found
+		}
+	}
+
 	all := slices.DeleteFunc(slices.Clone(v.Machines), func(m Machine) bool {
-		isNamed := slices.ContainsFunc(v.Known, func(k Known) bool { return slices.Contains(k.MACs, m.MAC) })
-		isRebuilt := slices.ContainsFunc(unknown, func(u status.UnknownMachine) bool {
+		isNamed := slices.ContainsFunc(v.Known, func(k Known) bool {
+			return m.MAC != "" && slices.Contains(k.MACs, m.MAC) || m.MAC == "" && k.BMC == m.BMC
+		})
+		hasChanged := slices.ContainsFunc(unknown, func(u status.UnknownMachine) bool {
+			if m.MAC == "" {
+				return u.BMC == m.BMC // it has booted by now, and says more of itself
+			}
 			return u.MAC == m.MAC && (u.BMC != m.BMC || u.Serial != m.Serial) // what was found is void
 		})
-		return !m.Approved && (isNamed || isRebuilt)
+		return !m.Approved && (isNamed || hasChanged)
 	})
 	slices.SortFunc(unknown, func(a, b status.UnknownMachine) int { return b.Time.Compare(a.Time) }) // the newest first
 	for _, u := range unknown {
@@ -60,8 +72,46 @@ func mergeMachines(v View) []Machine {
 		}
 	}
 
-	slices.SortFunc(all, func(a, b Machine) int { return strings.Compare(a.MAC, b.MAC) })
+	for _, b := range v.BMCs {
+		addr := b.Addr.String()
+		isKnown := slices.ContainsFunc(v.Known, func(k Known) bool { return k.BMC == addr })
+		if !isKnown && !slices.ContainsFunc(all, func(m Machine) bool { return m.BMC == addr }) {
+			all = append(all, Machine{UnknownMachine: b.machine(v.Now)})
+		}
+	}
+
+	slices.SortFunc(all, func(a, b Machine) int { return strings.Compare(a.Key(), b.Key()) })
 	return all
+}
+
+// bmcOf is the machine with the BMC of one that booted, if that names no BMC: itself if its BMC was found, else one known
+// by its BMC alone that has this NIC, or this serial number and no other has it; nil if there is none.
+func bmcOf(u status.UnknownMachine, all []Machine) *Machine {
+	if u.BMC != "" {
+		return nil
+	}
+
+	var same []*Machine
+	for i := range all {
+		m := &all[i]
+		if m.MAC == u.MAC && m.Found != "" {
+			return m
+		}
+		if m.MAC != "" {
+			continue
+		}
+		if slices.ContainsFunc(m.NICs, func(n status.UnknownNIC) bool { return n.MAC == u.MAC }) {
+			return m
+		}
+		if isSerial(u.Serial) && m.Serial == u.Serial {
+			same = append(same, m)
+		}
+	}
+	if len(same) != 1 {
+		return nil
+	}
+
+	return same[0]
 }
 
 // isSame reports whether two inventories are of one machine that booted from two of its NICs: each names the NIC of the
@@ -83,18 +133,10 @@ func (d *decision) judge(m Machine) Finding {
 		return f
 	}
 
-	for _, check := range []func(Machine) (Reason, string){d.checkBMC, d.checkSerial} {
-		if f.Reason, f.Other = check(m); f.Reason != "" {
-			return f
-		}
-	}
-
-	if f.Machine.Name = d.nameOf(m); f.Machine.Name == "" {
-		f.Reason = ReasonSerialNone
+	if f.Reason, f.Other = d.checkBMC(m); f.Reason != "" {
 		return f
 	}
-	if f.Other = d.ownerOf(f.Machine); f.Other != "" {
-		f.Reason = ReasonNameTaken
+	if f = d.findName(f); f.Reason != "" {
 		return f
 	}
 	if d.nodes >= d.Policy.Count {
@@ -110,10 +152,32 @@ func (d *decision) judge(m Machine) Finding {
 	return f
 }
 
+// findName gives a machine the name that it gets, or says why it gets none. One that is to be named by its serial number,
+// and of which only its BMC is known, says it with the login.
+func (d *decision) findName(f Finding) Finding {
+	m := f.Machine
+	if m.isUnasked() && d.Policy.HasSerial() {
+		return f
+	}
+
+	if f.Reason, f.Other = d.checkSerial(m); f.Reason != "" {
+		return f
+	}
+	if f.Machine.Name = d.nameOf(m); f.Machine.Name == "" {
+		f.Reason = ReasonSerialNone
+		return f
+	}
+	if f.Other = d.ownerOf(f.Machine); f.Other != "" {
+		f.Reason = ReasonNameTaken
+	}
+
+	return f
+}
+
 // knownBy is the node of site.yaml, or the host, that a machine is already.
 func (d *decision) knownBy(m Machine) *Known {
 	for i, k := range d.Known {
-		if k.Name == string(m.Name) || slices.Contains(k.MACs, m.MAC) || k.BMC != "" && k.BMC == m.BMC {
+		if k.Name == string(m.Name) || m.MAC != "" && slices.Contains(k.MACs, m.MAC) || k.BMC != "" && k.BMC == m.BMC {
 			return &d.Known[i]
 		}
 	}
@@ -135,11 +199,11 @@ func (d *decision) checkBMC(m Machine) (Reason, string) {
 	}
 	for _, o := range d.all {
 		switch {
-		case o.MAC == m.MAC || o.BMC != m.BMC:
+		case o.Key() == m.Key() || o.BMC != m.BMC:
 		case o.Approved:
 			return ReasonBMCKnown, string(o.Name)
 		default:
-			return ReasonBMCShared, o.MAC
+			return ReasonBMCShared, o.Key()
 		}
 	}
 
@@ -161,11 +225,11 @@ func (d *decision) checkSerial(m Machine) (Reason, string) {
 		}
 	}
 	for _, o := range d.all {
-		if o.MAC != m.MAC && o.Serial == m.Serial {
+		if o.Key() != m.Key() && o.Serial == m.Serial {
 			if o.Approved {
 				return ReasonSerialShared, string(o.Name)
 			}
-			return ReasonSerialShared, o.MAC
+			return ReasonSerialShared, o.Key()
 		}
 	}
 
@@ -211,7 +275,7 @@ func (d *decision) ownerOf(m Machine) string {
 		}
 	}
 	for _, o := range d.all {
-		if o.MAC != m.MAC && o.Name == m.Name {
+		if o.Key() != m.Key() && o.Name == m.Name {
 			return string(o.Name)
 		}
 	}

@@ -3,6 +3,7 @@ package discovery
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 )
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -48,6 +50,28 @@ func node(u status.UnknownMachine, name site.Name) Machine {
 	m := candidate(u, name)
 	m.Approved = true
 	return m
+}
+
+// leased is the BMC of the i-th machine, which leased its address.
+func leased(i int) LeasedBMC {
+	return LeasedBMC{
+		Lease:    Lease{Addr: netip.MustParseAddr(machine(i).BMC), MAC: "52:54:00:bb:00:01"},
+		Presence: bmc.Presence{IPMI: true},
+	}
+}
+
+// bmcAlone is the i-th machine, of which its BMC took a login and nothing booted.
+func bmcAlone(i int, changes ...func(*Machine)) Machine {
+	whole := machine(i)
+	m := candidate(status.UnknownMachine{BMC: whole.BMC, Serial: whole.Serial}, site.Name("node-"+strings.ToLower(whole.Serial)))
+	for _, change := range changes {
+		change(&m)
+	}
+	return m
+}
+
+func withNIC(mac string) func(*Machine) {
+	return func(m *Machine) { m.NICs = []status.UnknownNIC{{MAC: mac}} }
 }
 
 func policy(changes ...func(*site.Discover)) *site.Discover {
@@ -111,15 +135,48 @@ func TestDecide(t *testing.T) {
 		"one more than allowed at once": {
 			view: View{Policy: policy(unattended, func(p *site.Discover) { p.Count = 1 }), Machines: []Machine{candidate(one, "a"), candidate(two, "b")}},
 			want: []Reason{ReasonApproval, ReasonFull}, accept: true, login: -1},
-		"the second login":         {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now}, Refused: []string{"k0"}}}}, want: []Reason{ReasonTrying}, login: 1},
-		"two tries in this hour":   {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now.Add(-50 * time.Minute), now}, Refused: []string{"k0", "k1"}}}}, want: []Reason{ReasonWaiting}, login: -1},
-		"an hour later":            {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now.Add(-time.Hour), now}, Refused: []string{"k0", "k1"}}}}, want: []Reason{ReasonTrying}, login: 2},
-		"wrong everywhere":         {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now.Add(-2 * time.Hour)}, Refused: []string{"k0", "k1", "k2"}}}}, want: []Reason{ReasonRefused}, login: -1},
-		"a silent BMC":             {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now}, Silent: true, Text: "silence"}}}, want: []Reason{ReasonWaiting}, login: -1, other: "silence"},
-		"it appears later":         {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now.Add(-tryPause)}, Silent: true}}}, want: []Reason{ReasonTrying}, login: 0},
-		"its BMC says off":         {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now}, Off: true}}}, want: []Reason{ReasonOff}, login: -1},
-		"the site has more to try": {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now}, Refused: []string{"old"}}}}, want: []Reason{ReasonTrying}, login: 0},
-		"a candidate was rebuilt":  {view: View{Unknown: []status.UnknownMachine{machine(1, withBMC("10.30.7.7"))}, Machines: []Machine{candidate(one, "node-sn001")}}, want: []Reason{ReasonTrying}, login: 0},
+		"the second login":             {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now}, Refused: []string{"k0"}}}}, want: []Reason{ReasonTrying}, login: 1},
+		"two tries in this hour":       {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now.Add(-50 * time.Minute), now}, Refused: []string{"k0", "k1"}}}}, want: []Reason{ReasonWaiting}, login: -1},
+		"an hour later":                {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now.Add(-time.Hour), now}, Refused: []string{"k0", "k1"}}}}, want: []Reason{ReasonTrying}, login: 2},
+		"wrong everywhere":             {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now.Add(-2 * time.Hour)}, Refused: []string{"k0", "k1", "k2"}}}}, want: []Reason{ReasonRefused}, login: -1},
+		"a silent BMC":                 {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now}, Silent: true, Text: "silence"}}}, want: []Reason{ReasonWaiting}, login: -1, other: "silence"},
+		"it appears later":             {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now.Add(-tryPause)}, Silent: true}}}, want: []Reason{ReasonTrying}, login: 0},
+		"its BMC says off":             {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now}, Off: true}}}, want: []Reason{ReasonOff}, login: -1},
+		"the site has more to try":     {view: View{Unknown: []status.UnknownMachine{one}, Tries: map[string]Tries{one.BMC: {At: []time.Time{now}, Refused: []string{"old"}}}}, want: []Reason{ReasonTrying}, login: 0},
+		"a BMC that leased an address": {view: View{BMCs: []LeasedBMC{leased(1)}}, want: []Reason{ReasonTrying}, login: 0},
+		"two of them, named by number": {view: View{Policy: policy(numbered), BMCs: []LeasedBMC{leased(1), leased(2)}},
+			want: []Reason{ReasonTrying, ReasonTrying}, login: 0},
+		"one that is a node's by site.yaml": {view: View{BMCs: []LeasedBMC{leased(1)}, Known: []Known{{Name: "a", BMC: one.BMC}}}, want: nil},
+		"one that a machine names":          {view: View{BMCs: []LeasedBMC{leased(1)}, Unknown: []status.UnknownMachine{one}}, want: []Reason{ReasonTrying}, login: 0},
+		"one elsewhere": {view: View{BMCs: []LeasedBMC{leased(1)}, Policy: policy(func(p *site.Discover) { p.BMCs = nil })},
+			want: []Reason{ReasonBMCOutside}, login: -1},
+		"no login for more than are wanted": {
+			view: View{BMCs: []LeasedBMC{leased(1)}, Machines: []Machine{node(two, "b")}, Policy: policy(func(p *site.Discover) { p.Count = 1 })},
+			want: []Reason{ReasonFull, ReasonNode}, login: -1},
+		"two tries at one of them": {view: View{BMCs: []LeasedBMC{leased(1)},
+			Tries: map[string]Tries{one.BMC: {At: []time.Time{now, now}, Refused: []string{"k0", "k1"}}}}, want: []Reason{ReasonWaiting}, login: -1},
+		"it took a login":                  {view: View{BMCs: []LeasedBMC{leased(1)}, Machines: []Machine{bmcAlone(1)}}, want: []Reason{ReasonApproval}, login: -1},
+		"it took a login, and no one asks": {view: View{Policy: policy(unattended), Machines: []Machine{bmcAlone(1)}}, want: []Reason{ReasonApproval}, accept: true, login: -1},
+		"it says no serial number": {view: View{Machines: []Machine{bmcAlone(1, func(m *Machine) { m.Serial, m.Name = "", "" })}},
+			want: []Reason{ReasonSerialNone}, login: -1},
+		"its machine boots, and names it": {view: View{BMCs: []LeasedBMC{leased(1)}, Unknown: []status.UnknownMachine{one}, Machines: []Machine{bmcAlone(1)}},
+			want: []Reason{ReasonTrying}, login: 0},
+		"its machine boots, and is known by a NIC": {view: View{
+			Unknown:  []status.UnknownMachine{machine(1, withBMC(""), withSerial("other"))},
+			Machines: []Machine{bmcAlone(1, withNIC(one.MAC)), bmcAlone(2)},
+		}, want: []Reason{ReasonApproval, ReasonTrying}, login: -1},
+		"its machine boots, and is known by its serial number": {view: View{
+			Unknown: []status.UnknownMachine{machine(1, withBMC(""))}, Machines: []Machine{bmcAlone(1)},
+		}, want: []Reason{ReasonTrying}, login: 0},
+		"a serial number of two BMCs": {view: View{
+			Unknown:  []status.UnknownMachine{machine(1, withBMC(""))},
+			Machines: []Machine{bmcAlone(1), bmcAlone(2, func(m *Machine) { m.Serial = one.Serial })},
+		}, want: []Reason{ReasonSerialShared, ReasonSerialShared, ReasonBMCNone}, login: -1},
+		"its machine boots when it is a node": {view: View{
+			Unknown: []status.UnknownMachine{machine(1, withBMC(""))}, Machines: []Machine{bmcAlone(1, func(m *Machine) { m.Approved = true })},
+		}, want: []Reason{ReasonNode, ReasonBMCKnown}, login: -1},
+		"site.yaml names its BMC by now": {view: View{Machines: []Machine{bmcAlone(1)}, Known: []Known{{Name: "mine", BMC: one.BMC}}}, want: nil},
+		"a candidate was rebuilt":        {view: View{Unknown: []status.UnknownMachine{machine(1, withBMC("10.30.7.7"))}, Machines: []Machine{candidate(one, "node-sn001")}}, want: []Reason{ReasonTrying}, login: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := c.view

@@ -1,17 +1,20 @@
 // Package discovery makes nodes of machines that boot from the network and that the site does not name, as far as the
-// site's policy allows (discover in site.yaml). A machine that it accepts is a node of the site from then on, for
-// everything else on the appliance; one that it does not accept stays an unknown machine, with the reason.
+// site's policy allows (discover in site.yaml), and of servers whose BMC leased an address. A machine that it accepts is a
+// node of the site from then on, for everything else on the appliance; one that it does not accept stays an unknown
+// machine, with the reason.
 //
 // What a machine says of itself is a claim. It decides which BMC is asked; whether that BMC is its own, the BMC's answer
 // must not contradict. What is decided is in Decide, a pure function; Finder does it.
 package discovery
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 )
 
 // Reason says why a machine is not a node, for code; people get the sentence of Finding.Text.
@@ -52,6 +55,34 @@ type Machine struct {
 	Password string    `json:"password"`
 }
 
+// isUnasked reports whether of a machine no more is known than where its BMC is.
+func (m Machine) isUnasked() bool { return m.MAC == "" && m.Username == "" }
+
+// Lease is an address that the appliance gave on the network of BMCs.
+type Lease struct {
+	Addr netip.Addr
+	MAC  string // lower case
+}
+
+// LeasedBMC is a BMC that has a lease.
+type LeasedBMC struct {
+	Lease
+	Presence bmc.Presence
+}
+
+// machine is the server of a BMC that was told no login yet.
+func (b LeasedBMC) machine(now time.Time) status.UnknownMachine {
+	u := status.UnknownMachine{
+		BMC:   b.Addr.String(),
+		Found: fmt.Sprintf("%s leased %s and %s", b.MAC, b.Addr, b.Presence),
+		Time:  now,
+	}
+	if !b.Presence.IPMI {
+		u.BMCURL = string(b.Presence.Address(b.Addr)) + "/redfish/v1/Systems/ID" // it says which with the login
+	}
+	return u
+}
+
 // Tries are what became of logins to one BMC.
 type Tries struct {
 	At      []time.Time `json:"at"`                // of the last ones
@@ -73,6 +104,7 @@ type View struct {
 	Policy   *site.Discover
 	Known    []Known                 // nodes of site.yaml, and hosts that are not of Machines
 	Unknown  []status.UnknownMachine // machines that booted lately
+	BMCs     []LeasedBMC             // that answer; none where the policy leaves them alone
 	Machines []Machine               // those whose BMC took a login, and nodes
 	Tries    map[string]Tries        // by the BMC's address
 	Keys     []string                // of Policy.Credentials

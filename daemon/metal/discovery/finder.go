@@ -26,10 +26,16 @@ type Finder struct {
 	Log     *slog.Logger
 	Now     func() time.Time // nil: time.Now
 
+	// Leases are those on the network of BMCs, Presence and Identify what is asked of who has one, without and with a login.
+	Leases   func() []Lease
+	Presence func(context.Context, netip.Addr) bmc.Presence
+	Identify func(context.Context, site.BMC) (site.BMCAddress, bmc.Identity, bmc.Answer)
+
 	mu       sync.Mutex
 	saved    *saved
 	asking   map[string]bool // BMCs
-	findings []Finding       // of the last round
+	holders  map[netip.Addr]*leaseholder
+	findings []Finding // of the last round
 }
 
 // Paces of the Finder.
@@ -95,12 +101,14 @@ func (f *Finder) Site() *site.Site {
 // node is a machine as site.yaml would name it.
 func (m Machine) node(usual string) site.Node {
 	n := site.Node{
-		Name:    m.Name,
-		MACs:    []site.MAC{site.MAC(m.MAC)},
-		BootMAC: site.MAC(m.MAC),
-		BMC:     m.bmc(site.Login{Username: m.Username, Password: site.NewSecret(m.Password)}),
+		Name: m.Name,
+		BMC:  m.bmc(site.Login{Username: m.Username, Password: site.NewSecret(m.Password)}),
+	}
+	if m.MAC != "" {
+		n.MACs, n.BootMAC = []site.MAC{site.MAC(m.MAC)}, site.MAC(m.MAC)
 	}
 	switch {
+	case m.Mode == "": // it did not boot
 	case m.Mode == "bios":
 		n.BootMode = "legacy"
 	case usual == "legacy":
@@ -111,11 +119,24 @@ func (m Machine) node(usual string) site.Node {
 
 // bmc is a machine's BMC with a login.
 func (m Machine) bmc(l site.Login) *site.BMC {
-	host := m.BMC
-	if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
-		host = "[" + host + "]"
+	address := site.BMCAddress(m.BMCURL)
+	if address == "" {
+		host := m.BMC
+		if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
+			host = "[" + host + "]"
+		}
+		address = site.BMCAddress("ipmi://" + host)
 	}
-	return &site.BMC{Address: site.BMCAddress("ipmi://" + host), Username: l.Username, Password: l.Password}
+
+	return &site.BMC{Address: address, Username: l.Username, Password: l.Password}
+}
+
+// setIdentity adds which server a BMC said that it is of.
+func (m *Machine) setIdentity(who bmc.Identity) {
+	m.Model, m.Serial, m.NICs = who.Model, who.Serial, nil
+	for _, mac := range who.MACs {
+		m.NICs = append(m.NICs, status.UnknownNIC{MAC: mac})
+	}
 }
 
 func namedNodes(s *site.Site) (all []Known) {
@@ -166,6 +187,7 @@ func (f *Finder) view() (v View, ok bool) {
 		Policy:   s.Discover,
 		Known:    namedNodes(s),
 		Unknown:  unknown,
+		BMCs:     f.leasedBMCs(),
 		Machines: slices.Clone(kept.Machines),
 		Tries:    maps.Clone(kept.Tries),
 		Keys:     kept.keys(s.Discover.Credentials),
@@ -208,11 +230,12 @@ func (f *Finder) Run(ctx context.Context) error {
 	return nil
 }
 
-// round does once what is decided now; logins go on.
+// round does once what is decided now; logins and other questions continue.
 func (f *Finder) round(ctx context.Context, logins *sync.WaitGroup) error {
 	v, ok := f.view()
 	var findings []Finding
 	if ok {
+		f.askLeaseholders(ctx, v, logins)
 		findings = Decide(v)
 	}
 

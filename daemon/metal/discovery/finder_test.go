@@ -2,7 +2,9 @@ package discovery
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,10 +39,13 @@ type fixture struct {
 	logins  map[string]string       // password that a BMC takes; absent: it does not answer
 	off     map[string]bool         // BMCs whose server is off
 	hosts   []Known
+	leases  []Lease
+	bmcs    map[netip.Addr]bmc.Presence // of those that have a lease
 	changed int
 
 	mu    sync.Mutex
 	tried map[string][]string // passwords, by BMC
+	asked map[netip.Addr]int  // questions without a login
 	clock time.Time
 	read  string // text that sound is made of
 	sound *site.Site
@@ -60,6 +65,7 @@ func (r *fixture) site(t *testing.T) *site.Site {
 
 func newFixture(t *testing.T, text string) *fixture {
 	r := &fixture{text: text, logins: map[string]string{}, off: map[string]bool{}, tried: map[string][]string{}, clock: now}
+	r.asked, r.bmcs = map[netip.Addr]int{}, map[netip.Addr]bmc.Presence{}
 	r.start(t, filepath.Join(t.TempDir(), "secret", "discovered.json"))
 	return r
 }
@@ -88,6 +94,23 @@ func (r *fixture) start(t *testing.T, path string) {
 		Changed: func() { r.changed++ },
 		Log:     slog.New(slog.DiscardHandler),
 		Now:     func() time.Time { return r.clock },
+		Leases:  func() []Lease { return r.leases },
+		Presence: func(_ context.Context, addr netip.Addr) bmc.Presence {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.asked[addr]++
+			return r.bmcs[addr]
+		},
+		Identify: func(ctx context.Context, b site.BMC) (site.BMCAddress, bmc.Identity, bmc.Answer) {
+			a := r.login(ctx, b)
+			if a.Verdict != bmc.OK {
+				return b.Address, bmc.Identity{}, a
+			}
+			if b.Address.Scheme() == "redfish" {
+				b.Address += "/redfish/v1/Systems/1"
+			}
+			return b.Address, bmc.Identity{Model: "Lab", Serial: "SN" + b.Address.Host(), MACs: []string{"52:54:00:00:00:ff"}}, a
+		},
 	}
 }
 
@@ -301,4 +324,101 @@ func TestARackWithoutAList(t *testing.T) {
 
 	r.start(t, r.Path)
 	assert.Equal(t, nodes, r.Site().Nodes)
+}
+
+// TestServersOfWhichOnlyTheBMCIsKnown: BMCs that lease an address are asked, without a login and then with the site's, and
+// become nodes without a MAC although their servers are off. What is no BMC, and what is no longer wanted, is told nothing.
+func TestServersOfWhichOnlyTheBMCIsKnown(t *testing.T) {
+	r := newFixture(t, strings.NewReplacer(
+		"cidr: 10.30.0.0/16", "cidr: 10.30.0.0/16, interface: eno3, address: 10.30.0.1, dhcp: {range: 10.30.0.10-10.30.0.99}",
+		"count: 250", "count: 2\n  approve: none\n  leases: true\n  names: node-{number}",
+	).Replace(rack))
+	lease := func(host int, p bmc.Presence, password string) netip.Addr {
+		addr := netip.MustParseAddr(fmt.Sprintf("10.30.0.%d", host))
+		r.leases = append(r.leases, Lease{Addr: addr, MAC: fmt.Sprintf("52:54:00:bb:00:%02x", host)})
+		r.bmcs[addr] = p
+		if password != "" {
+			r.logins[addr.String()], r.off[addr.String()] = password, true
+		}
+		return addr
+	}
+	printer := lease(10, bmc.Presence{}, "")
+	first := lease(11, bmc.Presence{IPMI: true, Redfish: "1.6.0"}, "second")
+	lease(12, bmc.Presence{Redfish: "1.6.0"}, "first")
+	r.rounds(t, 10)
+
+	nodes := r.Site().Nodes
+	require.Len(t, nodes, 2)
+	for i, want := range []struct{ name, address, password string }{
+		{"node-1", "ipmi://10.30.0.11", "second"}, {"node-2", "redfish://10.30.0.12/redfish/v1/Systems/1", "first"},
+	} {
+		assert.EqualValues(t, want.name, nodes[i].Name)
+		assert.EqualValues(t, want.address, nodes[i].BMC.Address)
+		assert.Equal(t, want.password, nodes[i].BMC.Password.Reveal())
+		assert.Empty(t, nodes[i].BootMAC)
+		assert.Empty(t, nodes[i].MACs)
+		assert.Equal(t, "UEFI", nodes[i].BootMode)
+	}
+	assert.Equal(t, []string{"first", "second"}, r.tried[first.String()])
+	assert.NotContains(t, r.tried, printer.String(), "what is no BMC was told a user name")
+	assert.Equal(t, 1, r.asked[first])
+	assert.Equal(t, 1, r.asked[printer], "asked again at once")
+	r.clock = r.clock.Add(presencePause)
+	r.rounds(t, 2)
+	assert.Equal(t, 2, r.asked[printer])
+
+	// There are as many nodes as are wanted: one more BMC is shown, with the reason, and told nothing.
+	third := lease(13, bmc.Presence{IPMI: true}, "first")
+	r.rounds(t, 3)
+	assert.NotContains(t, r.tried, third.String())
+	shown := r.Describe(nil)
+	require.Len(t, shown, 1)
+	assert.Equal(t, "10.30.0.13", shown[0].BMC)
+	assert.Equal(t, "52:54:00:bb:00:0d leased 10.30.0.13 and answers a presence ping as IPMI does", shown[0].Found)
+	assert.Equal(t, "there are as many nodes as discover.count allows", shown[0].Why)
+
+	// The nodes stay nodes: when the daemon starts again, when a lease ends, and when the machine boots and names its BMC.
+	r.leases = nil
+	r.start(t, r.Path)
+	u := machine(1, withBMC("10.30.0.11"))
+	r.booted = []status.UnknownMachine{u}
+	r.rounds(t, 3)
+	assert.Equal(t, nodes, r.Site().Nodes)
+	assert.Equal(t, ReasonBMCKnown, r.reason(t, u.MAC))
+	assert.Len(t, r.tried[first.String()], 2)
+	text, err := os.ReadFile(r.Path)
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "third")
+}
+
+// TestABMCIsApprovedByName, and until then its server is left as it is.
+func TestABMCIsApprovedByName(t *testing.T) {
+	r := newFixture(t, strings.NewReplacer(
+		"cidr: 10.30.0.0/16", "cidr: 10.30.0.0/16, interface: eno3, address: 10.30.0.1, dhcp: {range: 10.30.0.10-10.30.0.99}",
+		"count: 250", "count: 2\n  leases: true",
+	).Replace(rack))
+	addr := netip.MustParseAddr("10.30.0.11")
+	r.leases, r.bmcs[addr] = []Lease{{Addr: addr, MAC: "52:54:00:bb:00:01"}}, bmc.Presence{IPMI: true}
+	r.logins["10.30.0.11"] = "first"
+	r.rounds(t, 3)
+	assert.Empty(t, r.Site().Nodes)
+	shown := r.Describe(nil)
+	require.Len(t, shown, 1)
+	assert.True(t, shown[0].Awaits)
+	assert.Equal(t, "node-sn10-30-0-11", shown[0].Node)
+	assert.Equal(t, "run: firstlightd approve node-sn10-30-0-11", shown[0].Fix)
+
+	// Meanwhile somebody switches it on. Its inventory says more, and the machine gets the name that it has by now.
+	booted := machine(1, withBMC(""), withSerial("SN10.30.0.11"))
+	r.booted = []status.UnknownMachine{booted}
+	r.rounds(t, 3)
+	assert.Equal(t, ReasonApproval, r.reason(t, booted.MAC))
+	approved, err := r.Approve(nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"node-sn10-30-0-11"}, approved)
+	nodes := r.Site().Nodes
+	require.Len(t, nodes, 1)
+	assert.EqualValues(t, booted.MAC, nodes[0].BootMAC)
+	assert.EqualValues(t, "ipmi://10.30.0.11", nodes[0].BMC.Address)
+	assert.Len(t, r.tried["10.30.0.11"], 2, "one when it was found, one when it booted")
 }

@@ -30,16 +30,17 @@ func (f *Finder) beginLogin(address string) bool {
 
 // login tries one login on the BMC of a machine, and keeps what it answered.
 func (f *Finder) login(ctx context.Context, m Machine, l site.Login) {
-	a := f.Login(ctx, *m.bmc(l))
+	m, a := f.tryLogin(ctx, m, l)
+	mayBeOff := m.MAC == "" // else it runs, or it would have said nothing
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.asking, m.BMC)
 	t := f.saved.Tries[m.BMC]
-	t.Text, t.Off, t.Silent = a.Text, a.Verdict == bmc.OK && !a.On, a.Verdict != bmc.OK && a.Verdict != bmc.Refused
+	t.Text, t.Off, t.Silent = a.Text, a.Verdict == bmc.OK && !a.On && !mayBeOff, a.Verdict != bmc.OK && a.Verdict != bmc.Refused
 	switch {
 	case a.Verdict == bmc.Refused:
 		t.Refused = append(slices.Clone(t.Refused), f.saved.keys([]site.Login{l})...)
-	case a.Verdict == bmc.OK && a.On:
+	case a.Verdict == bmc.OK && !t.Off:
 		m.Username, m.Password = l.Username, l.Password.Reveal()
 		if f.saved.isTaken(m) {
 			m.Name = "" // another one got it meanwhile

@@ -122,9 +122,12 @@ func (s *saved) forgetSilent(now time.Time) bool {
 	return false
 }
 
-// put keeps a machine in place of what was kept of its MAC.
+// put keeps a machine in place of what was kept of it, also as long as only its BMC was known.
 func (s *saved) put(m Machine) {
-	if i := s.find(m.MAC); i >= 0 {
+	s.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(o Machine) bool { // a View may have them
+		return o.MAC == "" && m.MAC != "" && o.BMC == m.BMC && !o.Approved
+	})
+	if i := s.find(m.Key()); i >= 0 {
 		s.Machines[i] = m
 		return
 	}
@@ -133,9 +136,9 @@ func (s *saved) put(m Machine) {
 
 // isTaken reports whether another machine has the name of m.
 func (s *saved) isTaken(m Machine) bool {
-	return slices.ContainsFunc(s.Machines, func(o Machine) bool { return o.MAC != m.MAC && o.Name == m.Name })
+	return slices.ContainsFunc(s.Machines, func(o Machine) bool { return o.Key() != m.Key() && o.Name == m.Name })
 }
 
-func (s *saved) find(mac string) int {
-	return slices.IndexFunc(s.Machines, func(m Machine) bool { return m.MAC == mac })
+func (s *saved) find(key string) int {
+	return slices.IndexFunc(s.Machines, func(m Machine) bool { return m.Key() == key })
 }

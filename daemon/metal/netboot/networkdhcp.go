@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/pxe/dhcp"
+	"firstlight.dev/firstlight/pxe/lease"
 )
 
 // NetworkDHCP is the DHCP server of the networks beside provisioning. It answers only where
@@ -155,4 +157,16 @@ func (a *NetworkDHCP) AddStatus(d *status.Document) {
 			d.Notes = append(d.Notes, st.Text)
 		}
 	}
+}
+
+// ActiveLeases are those that machines of a network have now; none where the appliance is not its DHCP server.
+func (a *NetworkDHCP) ActiveLeases(role string) []lease.ListedLease {
+	a.mu.Lock()
+	s := a.serving[role]
+	a.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+
+	return slices.DeleteFunc(s.Leases(), func(l lease.ListedLease) bool { return l.State != lease.Active.String() })
 }

@@ -56,14 +56,29 @@ func (p *Provisioner) UnknownMachines() []status.UnknownMachine {
 // UnknownNotes say that there are some; none if there are not.
 func (p *Provisioner) UnknownNotes() []string {
 	all := p.UnknownMachines()
+	booted := 0
+	for _, u := range all {
+		if u.MAC != "" {
+			booted++
+		}
+	}
+
 	var notes []string
-	switch n := len(all); n {
+	switch booted {
 	case 0:
 	case 1:
 		notes = append(notes, "1 machine that site.yaml does not name was inspected; firstlightd unknown shows it")
 	default:
 		notes = append(notes,
-			fmt.Sprintf("%d machines that site.yaml does not name were inspected; firstlightd unknown shows them", n))
+			fmt.Sprintf("%d machines that site.yaml does not name were inspected; firstlightd unknown shows them", booted))
+	}
+	switch n := len(all) - booted; n {
+	case 0:
+	case 1:
+		notes = append(notes, "1 BMC that site.yaml does not name leased an address; firstlightd discovered shows it")
+	default:
+		notes = append(notes,
+			fmt.Sprintf("%d BMCs that site.yaml does not name leased addresses; firstlightd discovered shows them", n))
 	}
 
 	all = slices.DeleteFunc(all, func(u status.UnknownMachine) bool { return !u.Awaits })
@@ -129,7 +144,7 @@ func unknownData(all []status.UnknownMachine) map[string]string {
 		if size += len(text); size > unknownBytes {
 			break
 		}
-		data[strings.ReplaceAll(u.MAC, ":", "-")+".yaml"] = text
+		data[strings.ReplaceAll(u.Key(), ":", "-")+".yaml"] = text
 	}
 	return data
 }

@@ -33,6 +33,15 @@ func TestUnknownMachinesAreShown(t *testing.T) {
 		assert.NotEmpty(t, object["kind"])
 	}
 
+	p.DescribeUnknown = func(all []status.UnknownMachine) []status.UnknownMachine {
+		return append(all, status.UnknownMachine{BMC: "10.30.0.101"}, status.UnknownMachine{BMC: "fd00::1"})
+	}
+	require.Len(t, p.UnknownNotes(), 2)
+	assert.Equal(t, "2 BMCs that site.yaml does not name leased addresses; firstlightd discovered shows them", p.UnknownNotes()[1])
+	assert.Contains(t, unknownData(p.UnknownMachines()), "10.30.0.101.yaml")
+	assert.Contains(t, unknownData(p.UnknownMachines()), "fd00--1.yaml")
+	p.DescribeUnknown = nil
+
 	named, problems := site.Load("site.yaml", fmt.Appendf(nil, "nodes: [{name: a, macs: [%q]}]", mac))
 	require.Empty(t, problems)
 	p.Deps.Site = named.WithDefaults

@@ -1,6 +1,7 @@
 package unknown
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,8 +12,14 @@ import (
 
 // Name is what a machine is called in what is to be pasted, until its owner finds a better one.
 func Name(u status.UnknownMachine) string {
+	if u.MAC == "" {
+		return "node-" + strings.NewReplacer(".", "-", ":", "-").Replace(u.BMC)
+	}
 	return "node-" + strings.ReplaceAll(u.MAC, ":", "")[6:]
 }
+
+// bmcURL is bmc.address of site.yaml.
+func bmcURL(u status.UnknownMachine) string { return cmp.Or(u.BMCURL, "ipmi://"+host(u.BMC)) }
 
 // SiteEntry is an entry of nodes in site.yaml. Whoever pastes it writes the BMC's user and password.
 func SiteEntry(u status.UnknownMachine) string {
@@ -29,12 +36,15 @@ type siteEntry struct {
 
 func (e siteEntry) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- name: %s # %s\n  macs: [%q]\n", e.name, Summary(e.UnknownMachine), e.MAC)
+	fmt.Fprintf(&b, "- name: %s # %s\n", e.name, Summary(e.UnknownMachine))
+	if e.MAC != "" {
+		fmt.Fprintf(&b, "  macs: [%q]\n", e.MAC)
+	}
 	if e.remark != "" {
 		fmt.Fprintf(&b, "  # %s\n", e.remark)
 	}
 	if e.BMC != "" {
-		fmt.Fprintf(&b, "  bmc: {address: %q%s}\n", "ipmi://"+host(e.BMC), e.login)
+		fmt.Fprintf(&b, "  bmc: {address: %q%s}\n", bmcURL(e.UnknownMachine), e.login)
 	}
 	if e.Mode == "bios" {
 		b.WriteString("  bootMode: legacy\n")
@@ -71,9 +81,9 @@ func SiteNodes(all []status.UnknownMachine) string {
 }
 
 // HostDocument is the Secret and the BareMetalHost of a machine, for kubectl apply; "" if its BMC is not known,
-// because Metal3 does nothing with a host that has none.
+// because Metal3 does nothing with a host that has none, or if its MAC is not, which Metal3 needs for most.
 func HostDocument(u status.UnknownMachine) string {
-	if u.BMC == "" {
+	if u.BMC == "" || u.MAC == "" {
 		return ""
 	}
 
@@ -94,7 +104,7 @@ spec: # %[2]s
   bootMACAddress: %[3]q
   bootMode: %[4]s
   bmc: {address: %[5]q, credentialsName: %[1]s-bmc-secret}
-`, name, Summary(u), u.MAC, mode, "ipmi://"+host(u.BMC))
+`, name, Summary(u), u.MAC, mode, bmcURL(u))
 }
 
 // Summary is a machine in one line.
@@ -111,6 +121,10 @@ func Summary(u status.UnknownMachine) string {
 	if u.Memory > 0 {
 		parts = append(parts, fmt.Sprintf("%d GiB RAM", u.Memory>>30))
 	}
+	if u.MAC == "" {
+		return strings.Join(append(parts, "its BMC alone is known"), ", ")
+	}
+
 	var bytes int64
 	for _, d := range u.Disks {
 		bytes += min(d.Bytes, 1<<50)
@@ -122,7 +136,7 @@ func Summary(u status.UnknownMachine) string {
 // Text is a machine in full, for people.
 func Text(u status.UnknownMachine) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s\n", u.MAC, Summary(u))
+	fmt.Fprintf(&b, "%s  %s\n", u.Key(), Summary(u))
 	if u.CPU != "" {
 		fmt.Fprintf(&b, "  CPU   %s\n", u.CPU)
 	}
@@ -130,14 +144,10 @@ func Text(u status.UnknownMachine) string {
 		fmt.Fprintf(&b, "  disk  %s\n", diskText(d))
 	}
 	for _, n := range u.NICs {
-		link := "no link"
-		if n.Link {
-			link = "link"
-		}
-		fmt.Fprintf(&b, "  NIC   %s %s, %s\n", n.Name, n.MAC, link)
+		fmt.Fprintf(&b, "  NIC   %s\n", nicText(n))
 	}
 	if u.BMC != "" {
-		fmt.Fprintf(&b, "  BMC   %s\n", u.BMC)
+		fmt.Fprintf(&b, "  BMC   %s\n", strings.Join(compact(u.BMC, u.Found), ", "))
 	}
 	if u.Why != "" {
 		fmt.Fprintf(&b, "  node  %s\n", strings.Join(compact(u.Node, u.Why, u.Fix), "; "))
@@ -148,6 +158,17 @@ func Text(u status.UnknownMachine) string {
 // compact are the texts that are not empty.
 func compact(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
+}
+
+// nicText is a NIC as its system says it, or its BMC, which knows no name.
+func nicText(n status.UnknownNIC) string {
+	switch {
+	case n.Name == "":
+		return n.MAC
+	case n.Link:
+		return fmt.Sprintf("%s %s, link", n.Name, n.MAC)
+	}
+	return fmt.Sprintf("%s %s, no link", n.Name, n.MAC)
 }
 
 func diskText(d status.UnknownDisk) string {

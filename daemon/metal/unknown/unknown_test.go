@@ -147,6 +147,30 @@ func TestNames(t *testing.T) {
 	assert.Equal(t, "node-0a0b0c", Name(status.UnknownMachine{MAC: mac}))
 }
 
+// TestABMCAloneIsShown, with an entry that can be pasted: its server did not boot, and has no MAC to apply it with.
+func TestABMCAloneIsShown(t *testing.T) {
+	for _, c := range []struct {
+		u       status.UnknownMachine
+		address string
+	}{
+		{status.UnknownMachine{BMC: "10.30.0.101", Found: "52:54:00:bb:00:01 leased 10.30.0.101 and answers a presence ping as IPMI does"},
+			"ipmi://10.30.0.101"},
+		{status.UnknownMachine{BMC: "10.30.0.102", BMCURL: "redfish://10.30.0.102/redfish/v1/Systems/1", Serial: "ABC1234",
+			NICs: []status.UnknownNIC{{MAC: mac}}}, "redfish://10.30.0.102/redfish/v1/Systems/1"},
+	} {
+		text := Text(c.u)
+		assert.True(t, strings.HasPrefix(text, c.u.BMC+"  "), text)
+		assert.Contains(t, text, "its BMC alone is known")
+		assert.Contains(t, text, c.u.Found)
+		s, problems := site.Load("site.yaml", []byte("nodes:\n"+SiteEntry(c.u)))
+		require.Empty(t, problems, SiteEntry(c.u))
+		assert.EqualValues(t, "node-"+strings.ReplaceAll(c.u.BMC, ".", "-"), s.Nodes[0].Name)
+		assert.EqualValues(t, c.address, s.Nodes[0].BMC.Address)
+		assert.Empty(t, s.Nodes[0].MACs)
+		assert.Empty(t, HostDocument(c.u))
+	}
+}
+
 // TestTheBlockIsReady: all machines at once, as a site that validates; what two of them claim is given to neither.
 func TestTheBlockIsReady(t *testing.T) {
 	var all []status.UnknownMachine
