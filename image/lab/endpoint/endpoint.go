@@ -5,7 +5,6 @@ package endpoint
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -33,6 +32,9 @@ type Endpoint struct {
 	port  *vswitch.Port
 	end   context.CancelFunc
 	gone  chan struct{}
+
+	client     *datagrams // of DHCP; nil: its addresses are given
+	closeLease func()     // with a client
 }
 
 const (
@@ -50,17 +52,35 @@ func Attach(
 	network netip.Prefix,
 	also ...netip.Addr,
 ) (*Endpoint, error) {
+	return attach(s, name, mac, nil, func(st *Endpoint) error { return st.setAddresses(network, also) })
+}
+
+// attach puts an endpoint on a switch, with addresses if configure gives it some. What it receives its DHCP client gets,
+// too.
+func attach(
+	s *vswitch.Switch,
+	name string,
+	mac net.HardwareAddr,
+	client *datagrams,
+	configure func(*Endpoint) error,
+) (*Endpoint, error) {
 	st := &Endpoint{
 		stack: stack.New(stack.Options{
 			NetworkProtocols:   []stack.NetworkProtocolFactory{arp.NewProtocol, ipv4.NewProtocol},
 			TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4},
 			HandleLocal:        true, // a workstation reaches the BMCs, whose addresses are the endpoint's, too
 		}),
-		link: channel.New(waiting, uint32(frameMTU), tcpip.LinkAddress(mac)),
-		gone: make(chan struct{}),
+		link:   channel.New(waiting, uint32(frameMTU), tcpip.LinkAddress(mac)),
+		client: client,
+		gone:   make(chan struct{}),
 	}
-	if err := st.configure(network, also); err != nil {
-		return nil, fmt.Errorf("plug %s into switch %s: %w", name, s.Name, err)
+	if err := st.stack.CreateNIC(card, ethernet.New(st.link)); err != nil {
+		return nil, fmt.Errorf("plug %s into switch %s: %s", name, s.Name, err)
+	}
+	if configure != nil {
+		if err := configure(st); err != nil {
+			return nil, fmt.Errorf("plug %s into switch %s: %w", name, s.Name, err)
+		}
 	}
 
 	var err error
@@ -74,11 +94,8 @@ func Attach(
 	return st, nil
 }
 
-func (st *Endpoint) configure(network netip.Prefix, also []netip.Addr) error {
-	if err := st.stack.CreateNIC(card, ethernet.New(st.link)); err != nil {
-		return errors.New(err.String())
-	}
-
+// setAddresses makes addresses of one network the endpoint's own.
+func (st *Endpoint) setAddresses(network netip.Prefix, also []netip.Addr) error {
 	for i, a := range append([]netip.Addr{network.Addr()}, also...) {
 		bits := 32
 		if i == 0 {
@@ -107,6 +124,10 @@ func (st *Endpoint) configure(network netip.Prefix, also []netip.Addr) error {
 
 // receive takes a frame from the switch.
 func (st *Endpoint) receive(frame []byte) {
+	if st.client != nil {
+		st.client.receive(frame)
+	}
+
 	p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(frame)})
 	defer p.DecRef()
 	st.link.InjectInbound(0, p) // the Ethernet header says which protocol
@@ -176,6 +197,9 @@ func (st *Endpoint) Port() *vswitch.Port { return st.port }
 
 // Close unplugs the endpoint; its connections end.
 func (st *Endpoint) Close() error {
+	if st.closeLease != nil {
+		st.closeLease()
+	}
 	st.end()
 	<-st.gone
 	err := st.port.Close()
