@@ -57,11 +57,11 @@ release: ## Package image and command of a clean tree for others, in build/relea
 	@bin/firstlight release $(if $(SIGN),--sign '$(SIGN)')
 
 .PHONY: demo
-demo: ## A rack in QEMU, without root: two blank nodes where they suit this machine (N=2: in any case), proven, a cluster of them; interrupted, it continues
+demo: ## A rack in QEMU, without root: two blank nodes where they suit this machine (N=2: in any case), proven, a cluster of them; DISCOVER=1: three that no file names; interrupted, it continues
 	@scripts/deps build lab
 	@$(MAKE) --no-print-directory build
 	@bin/firstlight build
-	@bin/firstlight lab up --fit $(if $(N),--nodes $(N)) --wait
+	@bin/firstlight lab up --fit $(if $(N),--nodes $(N)) $(if $(DISCOVER),--discover) --wait
 
 .PHONY: demo-down
 demo-down: ## End the rack of make demo and remove what it left

@@ -66,6 +66,11 @@ and may be interrupted and asked again at any time.`,
 	flags.BoolVar(
 		&u.want.EmptySite, "empty-site", false, "name no nodes in the site, only networks: hosts and clusters come by kubectl",
 	)
+	flags.BoolVar(
+		&u.want.Discover, "discover", false,
+		fmt.Sprintf("name no node in the site, only how many there are: the appliance finds the BMCs of %d nodes, or as many as --nodes says, and switches them on",
+			virtualrack.DiscoveredNodes),
+	)
 	flags.BoolVar(&u.fit, "fit", false, "measure this computer first, say what to expect, and without --nodes take one node where two do not suit it")
 	u.waiting.bind(cmd)
 	flags.BoolVar(
@@ -85,6 +90,10 @@ func (u upFlags) start(cmd *cobra.Command, f *labFlags) error {
 	}
 	if err := checkShare(u.share); err != nil {
 		return err
+	}
+
+	if u.want.Discover && !cmd.Flags().Changed("nodes") {
+		u.want.Nodes = virtualrack.DiscoveredNodes
 	}
 
 	u.want.Firmware, u.want.BMC = virtualrack.Firmware(u.firmware), virtualrack.BMCs(u.bmc)
@@ -183,7 +192,7 @@ func (u upFlags) decideRun(
 	}
 
 	asked := 0
-	if there || cmd.Flags().Changed("nodes") {
+	if there || order.Discover || cmd.Flags().Changed("nodes") {
 		asked = order.Nodes
 	}
 
@@ -218,6 +227,7 @@ func labOrder(dir string, want virtualrack.Order, changed func(flag string) bool
 		"appliance-cpus": func() { have.CPUs = want.CPUs },
 		"cluster":        func() { have.Cluster = want.Cluster }, "stick": func() { have.StickGiB = want.StickGiB }, "capture": func() { have.Capture = want.Capture },
 		"empty-site": func() { have.EmptySite = want.EmptySite },
+		"discover":   func() { have.Discover = want.Discover },
 	} {
 		if changed(flag) {
 			take()

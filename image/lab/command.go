@@ -138,6 +138,10 @@ func nicArgs(n NIC, i int) []string {
 		device += fmt.Sprintf(",bootindex=%d", n.BootIx)
 	}
 
+	if n.Slot > 0 {
+		device += fmt.Sprintf(",addr=0x%x", n.Slot)
+	}
+
 	return append(args, "-device", device)
 }
 

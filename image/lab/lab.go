@@ -62,7 +62,11 @@ type NIC struct {
 	User   bool             // QEMU's own NAT with its DHCP server
 	NoROM  bool             // leave out QEMU's iPXE: the firmware's own PXE speaks
 	BootIx int              // boot order; 0: not booted from
+	Slot   int              // of the root bus, by which its PCI address is known; 0: QEMU's choice
 }
+
+// PCIAddress is what a card in a slot of the root bus has.
+func PCIAddress(slot int) string { return fmt.Sprintf("0000:00:%02x.0", slot) }
 
 // Config describes a machine. The zero value of every field but Dir is usable.
 type Config struct {

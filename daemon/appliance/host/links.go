@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,17 +73,21 @@ func readNICs() ([]NIC, error) {
 
 // pciAddress is the PCI function a NIC sits on, "" if none.
 func pciAddress(name string) string {
-	target, err := os.Readlink(filepath.Join("/sys/class/net", name, "device"))
+	device, err := filepath.EvalSymlinks(filepath.Join("/sys/class/net", name, "device"))
 	if err != nil {
 		return ""
 	}
+	return pciFunction(device)
+}
 
-	base := filepath.Base(target)
-	if strings.Count(base, ":") != 2 || !strings.Contains(base, ".") {
-		return ""
+// pciFunction is the PCI function that a device of sysfs is, or that it is on: a NIC of virtio is a device on one.
+func pciFunction(device string) string {
+	for _, path := range []string{device, filepath.Dir(device)} {
+		if base := filepath.Base(path); strings.Count(base, ":") == 2 && strings.Contains(base, ".") {
+			return base
+		}
 	}
-
-	return base
+	return ""
 }
 
 // linkChanges lists what to change, in order, so that the links are as wanted. NICs

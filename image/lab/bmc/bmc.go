@@ -44,7 +44,7 @@ type Config struct {
 	Serial   string         // of the server, in its inventory (FRU); "": it has no inventory
 	Device   string         // it boots from; "": BootNone
 	Front    net.PacketConn // where it is asked; closed with the BMC
-	Inside   netip.Addr     // what the system inside is told is the BMC's address (Args); invalid: it sees no BMC
+	Inside   netip.Addr     // what the system inside is told is the BMC's address (Args), until SetInside; invalid: it sees no BMC
 	Changed  func(device string)
 	Report   func(error) // an order that the machine did not follow; nil: only whoever gave it is told
 }
@@ -130,7 +130,8 @@ func (b *BMC) start() error {
 	}
 	inventory, command := inventoryConfig(b.config.Serial, dir)
 	for name, text := range map[string]string{
-		"chassis": script, inventoryFile: inventory, "sim.emu": fmt.Sprintf(controller, command), "lan": fmt.Sprintf(lanProgram, b.config.Inside),
+		"chassis": script, inventoryFile: inventory, "sim.emu": fmt.Sprintf(controller, command), addressFile: b.config.Inside.String() + "\n",
+		"lan": fmt.Sprintf(lanProgram, filepath.Join(dir, addressFile)),
 		"lan.conf": fmt.Sprintf(simulated, b.config.Name, system, port, lan, filepath.Join(dir, "chassis"),
 			b.config.User, b.config.Password),
 	} {

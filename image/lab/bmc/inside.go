@@ -3,8 +3,14 @@ package bmc
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"path/filepath"
+
+	"firstlight.dev/firstlight/assets/atomicfile"
 )
+
+// addressFile has the BMC's address, and is another one when it leases another.
+const addressFile = "address"
 
 // lanProgram tells the simulator its LAN parameters (OpenIPMI's ipmi_sim_lancontrol is the example): a real BMC has an
 // address of its own, and tells it to the system inside.
@@ -13,7 +19,7 @@ const lanProgram = `#!/bin/sh
 shift
 for name; do
 	case $name in
-	ip_addr) echo "ip_addr:%s" ;;
+	ip_addr) echo "ip_addr:$(cat '%s')" ;;
 	ip_addr_src) echo "ip_addr_src:static" ;;
 	subnet_mask) echo "subnet_mask:255.255.255.0" ;;
 	*mac_addr) echo "$name:00:00:00:00:00:00" ;;
@@ -40,6 +46,11 @@ func (b *BMC) insideConfig(dir string) (system, lan string, err error) {
 
 	system = fmt.Sprintf("  serial kcs 127.0.0.1 %d codec VM\n", b.inside)
 	return system, fmt.Sprintf("    lan_config_program %q\n", filepath.Join(dir, "lan")), nil
+}
+
+// SetInside tells the system inside another address of its BMC, of one that was started with an address for it.
+func (b *BMC) SetInside(addr netip.Addr) error {
+	return atomicfile.Write(filepath.Join(b.config.Dir, addressFile), []byte(addr.String()+"\n"), 0o644)
 }
 
 // Args are QEMU's arguments for the machine's own interface to its BMC, by which the system inside learns the BMC's

@@ -53,6 +53,8 @@ func TestABMCTellsItsAddress(t *testing.T) {
 	})
 
 	assert.Regexp(t, `IP Address +: 172\.23\.0\.101`, ipmitool("lan", "print", "1"))
+	require.NoError(t, b.SetInside(netip.MustParseAddr("172.23.0.7")))
+	assert.Regexp(t, `IP Address +: 172\.23\.0\.7`, ipmitool("lan", "print", "1"), "it leased another address")
 	ipmitool("power", "on")
 	ipmitool("chassis", "bootdev", "pxe")
 	ipmitool("power", "off")

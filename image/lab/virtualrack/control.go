@@ -195,5 +195,21 @@ func (s *supervisor) resolveAddress(host, port string) (netip.AddrPort, error) {
 	}
 
 	c, err := s.rack.Find(host)
-	return netip.AddrPortFrom(c.Address, uint16(number)), err
+	return netip.AddrPortFrom(s.addressOf(c), uint16(number)), err
+}
+
+// addressOf is where a node is reached: where the appliance logs in to it, once it says so, else as planned.
+func (s *supervisor) addressOf(c MachineSpec) netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.doc == nil {
+		return c.Address
+	}
+
+	for _, n := range s.doc.Nodes {
+		if a, err := netip.ParseAddr(n.Address); err == nil && n.Name == c.Name {
+			return a
+		}
+	}
+	return c.Address
 }

@@ -9,6 +9,7 @@ import (
 
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/bmc"
+	"firstlight.dev/firstlight/image/lab/endpoint"
 	"firstlight.dev/firstlight/image/lab/redfish"
 )
 
@@ -19,19 +20,52 @@ type controller interface {
 	Close() error
 }
 
+// bmcEndpoint is where a node's BMC is on its network, with the address at which it is asked: one of the workstation's, or,
+// where BMCs lease their addresses, a machine of its own with whatever address it has.
+func (s *supervisor) bmcEndpoint(c *machine) (*endpoint.Endpoint, netip.Addr, error) {
+	if !s.rack.Order.Discover {
+		return s.endpoints[bmcs], c.BMC, nil
+	}
+
+	var err error
+	c.leasing, err = endpoint.AttachByDHCP(s.switches[bmcs], "BMC of "+c.Name, c.BMCMAC, c.BMC, func(addr netip.Addr) {
+		s.log.Info("BMC leased an address", "machine", c.Name, "address", addr)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.ipmi != nil {
+			s.logError(c.ipmi.SetInside(addr))
+		}
+	})
+	return c.leasing, netip.IPv4Unspecified(), err
+}
+
+// serial is what a node's BMC says of its serial number: "" where the site names the nodes.
+func (s *supervisor) serial(c *machine) string {
+	if !s.rack.Order.Discover {
+		return ""
+	}
+	return c.serial()
+}
+
 // startIPMI gives a node a BMC that speaks IPMI.
 func (s *supervisor) startIPMI(c *machine) error {
-	front, err := s.endpoints[bmcs].ListenPacket(netip.AddrPortFrom(c.BMC, 623))
+	at, addr, err := s.bmcEndpoint(c)
+	if err != nil {
+		return err
+	}
+
+	front, err := at.ListenPacket(netip.AddrPortFrom(addr, 623))
 	if err != nil {
 		return err
 	}
 
 	var inside netip.Addr
-	if s.rack.Order.EmptySite { // hosts without a MAC are found by what their inventory says of their BMC
+	if s.rack.Order.EmptySite || s.rack.Order.Discover { // nodes without a MAC are found by the BMC that their inventory names
 		inside = c.BMC
 	}
-	c.ipmi, err = bmc.Start(bmc.Config{
+	ipmi, err := bmc.Start(bmc.Config{
 		Inside:   inside,
+		Serial:   s.serial(c),
 		Name:     c.Name,
 		Dir:      filepath.Join(c.dir, "bmc"),
 		User:     bmcUser,
@@ -49,14 +83,21 @@ func (s *supervisor) startIPMI(c *machine) error {
 		return err
 	}
 
-	c.bmc = c.ipmi
-	c.machine.Reconfigure(func(m *lab.Config) { m.Extra = append(m.Extra, c.ipmi.Args()...) })
+	c.mu.Lock()
+	c.bmc, c.ipmi = ipmi, ipmi
+	c.mu.Unlock()
+	c.machine.Reconfigure(func(m *lab.Config) { m.Extra = append(m.Extra, ipmi.Args()...) })
 	return nil
 }
 
 // startRedfish gives a node a BMC that speaks Redfish, and fetches discs from the bmc network.
 func (s *supervisor) startRedfish(c *machine) error {
-	front, err := s.endpoints[bmcs].Listen(netip.AddrPortFrom(c.BMC, 443))
+	at, addr, err := s.bmcEndpoint(c)
+	if err != nil {
+		return err
+	}
+
+	front, err := at.Listen(netip.AddrPortFrom(addr, 443))
 	if err != nil {
 		return err
 	}
@@ -71,6 +112,7 @@ func (s *supervisor) startRedfish(c *machine) error {
 		Dir:      filepath.Join(c.dir, "bmc"),
 		User:     bmcUser,
 		Password: s.made.Password,
+		Serial:   s.serial(c),
 		MACs:     macs,
 		UEFI:     c.Firmware == lab.UEFI,
 		Front:    front,
@@ -79,7 +121,7 @@ func (s *supervisor) startRedfish(c *machine) error {
 			if err != nil {
 				return nil, fmt.Errorf("dial %s: a BMC of the lab asks no name server; want an address", address)
 			}
-			return s.endpoints[bmcs].Dial(ctx, to)
+			return at.Dial(ctx, to)
 		},
 	}, c)
 	if err != nil {

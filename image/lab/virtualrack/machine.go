@@ -12,6 +12,7 @@ import (
 
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/bmc"
+	"firstlight.dev/firstlight/image/lab/endpoint"
 	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/vswitch"
 )
@@ -23,9 +24,10 @@ type machine struct {
 	dir     string
 	machine *lab.Machine
 	ports   []*vswitch.Port
-	bmc     controller // of a node
-	ipmi    *bmc.BMC   // the same, if it speaks IPMI
-	changed func()     // a process has started
+	bmc     controller         // of a node
+	ipmi    *bmc.BMC           // the same, if it speaks IPMI
+	leasing *endpoint.Endpoint // the BMC's own place on its network, where BMCs lease their addresses; nil: the workstation's
+	changed func()             // a process has started
 
 	mu     sync.Mutex // power is switched by one at a time
 	power  power
@@ -195,6 +197,10 @@ func (c *machine) cutPower() error {
 	var errs []error
 	if c.bmc != nil {
 		errs = append(errs, c.bmc.Close())
+	}
+
+	if c.leasing != nil {
+		errs = append(errs, c.leasing.Close())
 	}
 
 	return errors.Join(append(errs, c.machine.Close())...)

@@ -191,6 +191,10 @@ func rackOutcome(doc *status.Document, o Order) (over, failed bool, text string)
 		return true, true, doc.Summary
 	}
 
+	if o.Discover && len(doc.Nodes) < o.Nodes {
+		return false, false, "" // others are still to be discovered
+	}
+
 	switch doc.Launch.State {
 	case status.LaunchSucceeded:
 		if !o.Cluster {

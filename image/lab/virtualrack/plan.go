@@ -32,6 +32,7 @@ type Order struct {
 	Cluster   bool     `json:"cluster"`             // one Kubernetes of all nodes, its control plane on the first that is free
 	Capture   bool     `json:"capture"`             // everything on the wire, to files
 	EmptySite bool     `json:"emptySite,omitempty"` // the site names networks only: hosts and clusters come by kubectl
+	Discover  bool     `json:"discover,omitempty"`  // the site names no node, only how many: BMCs lease their addresses and are found
 }
 
 // Firmware says what the nodes' firmware is.
@@ -97,8 +98,34 @@ func (o Order) Check() error {
 	if !slices.Contains([]BMCs{AllIPMI, AllRedfish, MixedBMCs}, o.BMC) {
 		return fmt.Errorf("BMCs %q; want %s, %s or %s", o.BMC, AllIPMI, AllRedfish, MixedBMCs)
 	}
+	return o.checkDiscover()
+}
+
+// checkDiscover names what nodes cannot have of which the site says no more than that there are some.
+func (o Order) checkDiscover() error {
+	if !o.Discover {
+		return nil
+	}
+
+	for _, c := range []struct {
+		isGiven bool
+		what    string
+	}{
+		{o.EmptySite, "an empty site"},
+		{o.Firmware == Mixed, "firmware of two kinds, because a server that is off does not say which it has"},
+		{o.Disks > 1, "several disks, because the site would have to name one"},
+		{o.NICs > 1, "several NICs, because the site would have to name the one with an address"},
+		{o.Gateway, "a network of the owner"},
+	} {
+		if c.isGiven {
+			return fmt.Errorf("a rack whose nodes are discovered cannot have %s", c.what)
+		}
+	}
 	return nil
 }
+
+// DiscoveredNodes is how many nodes a rack has whose nodes are discovered, unless it is asked for another number.
+const DiscoveredNodes = 3
 
 // The rack's networks, by the role that the site gives them.
 const (
@@ -149,7 +176,8 @@ type MachineSpec struct {
 	Name     string
 	Firmware lab.Firmware
 	Cards    []Card     // the first boots
-	BMC      netip.Addr // of a node
+	BMC      netip.Addr // of a node; what it wishes for, where BMCs lease their addresses
+	BMCMAC   net.HardwareAddr
 	Redfish  bool       // its BMC speaks Redfish; else IPMI
 	Address  netip.Addr // on the provisioning network
 }
@@ -182,6 +210,7 @@ func Plan(o Order) Rack {
 			Firmware: lab.BIOS,
 			Address:  addressOf(provisioning, firstNode+i),
 			BMC:      addressOf(bmcs, firstNode+i),
+			BMCMAC:   macOf(i+1, bmcCard),
 			Cards:    []Card{{macOf(i+1, 1), provisioning}},
 		}
 		if o.Firmware == AllUEFI || o.Firmware == Mixed && i%2 == 1 {
@@ -202,6 +231,12 @@ func Plan(o Order) Rack {
 
 	return r
 }
+
+// bmcCard is the number of a BMC's own card, by which it leases its address.
+const bmcCard = 0xb0
+
+// firstSlot is the PCI slot of the appliance's first card where its site names cards by that.
+const firstSlot = 0x10
 
 // macOf is a locally administered address: machine 0 is the appliance.
 func macOf(machine, card int) net.HardwareAddr {
@@ -294,8 +329,19 @@ func (r Rack) config(c MachineSpec, dir string, port func(computer string, card 
 	}
 
 	for i, card := range c.Cards {
-		m.NICs = append(m.NICs, lab.NIC{MAC: card.MAC, Port: port(c.Name, i), NoROM: i > 0})
+		nic := lab.NIC{MAC: card.MAC, Port: port(c.Name, i), NoROM: i > 0}
+		if r.Order.Discover && c.Name == Appliance {
+			nic.Slot = firstSlot + i
+		}
+		m.NICs = append(m.NICs, nic)
+	}
+
+	if r.Order.Discover && c.Name != Appliance {
+		m.Extra = append(m.Extra, "-smbios", "type=1,serial="+c.serial()) // the same that its BMC says
 	}
 
 	return m
 }
+
+// serial is a node's serial number, by which it is named when it is discovered.
+func (c MachineSpec) serial() string { return c.Name }

@@ -2,6 +2,7 @@ package virtualrack
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -42,6 +43,14 @@ func TestOrdersAreChecked(t *testing.T) {
 		"512 MiB of memory for a node; want 1024 to 1048576": func(o *Order) { o.MiB = 512 },
 		"0 disks for a node; want 1 to 8":                    func(o *Order) { o.Disks = 0 },
 		"65 processors of the appliance; want 0 to 64":       func(o *Order) { o.CPUs = 65 },
+
+		"a rack whose nodes are discovered cannot have an empty site": func(o *Order) { o.Discover, o.EmptySite = true, true },
+		"a rack whose nodes are discovered cannot have firmware of two kinds, because a server that is off does not say which it has": func(o *Order) {
+			o.Discover, o.Firmware = true, Mixed
+		},
+		"a rack whose nodes are discovered cannot have several disks, because the site would have to name one": func(o *Order) {
+			o.Discover, o.Disks = true, 2
+		},
 	} {
 		o := DefaultOrder()
 		spoil(&o)
@@ -103,6 +112,46 @@ func TestAnEmptySiteNamesNetworksOnly(t *testing.T) {
 	for _, word := range []string{"nodes:", "node-1", "secret", macOf(1, 1).String()} {
 		assert.NotContains(t, text, word)
 	}
+}
+
+// TestADiscoveredRackNamesNothing: some ten lines, and in them no MAC, no BMC and no node.
+func TestADiscoveredRackNamesNothing(t *testing.T) {
+	for name, change := range map[string]func(*Order){
+		"discover.yaml":     func(*Order) {},
+		"discover-one.yaml": func(o *Order) { o.Nodes, o.Firmware, o.BMC = 1, AllUEFI, AllRedfish },
+	} {
+		o := DefaultOrder()
+		o.Discover, o.Nodes = true, DiscoveredNodes
+		change(&o)
+		require.NoError(t, o.Check())
+		text, err := Plan(o).SiteDocument("secret", someKey)
+		require.NoError(t, err)
+		goldentest.Check(t, "testdata/"+name, text)
+		assert.LessOrEqual(t, strings.Count(text, "\n"), 14)
+		for _, word := range []string{"nodes:", "node-1", "macs", "ipmi://", "redfish", macOf(0, 1).String(), addressOf(bmcs, firstNode+1).String()} {
+			assert.NotContains(t, text, word)
+		}
+	}
+
+	full := DefaultOrder()
+	full.Discover, full.Nodes = true, MaxNodes
+	_, err := Plan(full).SiteDocument("secret", someKey)
+	require.NoError(t, err, "the plan has room for as many nodes as it says")
+}
+
+// TestADiscoveredRackIsBuiltAsItsSiteSays: the appliance's cards are where the site looks for them, and a node says the
+// serial number that it is named by.
+func TestADiscoveredRackIsBuiltAsItsSiteSays(t *testing.T) {
+	o := DefaultOrder()
+	o.Discover = true
+	r := Plan(o)
+	port := func(string, int) string { return "port" }
+	text, err := r.SiteDocument("secret", someKey)
+	require.NoError(t, err)
+	for _, nic := range r.config(r.Appliance, "dir", port).NICs {
+		assert.Contains(t, text, `interface: "`+lab.PCIAddress(nic.Slot)+`"`)
+	}
+	assert.Equal(t, []string{"-smbios", "type=1,serial=node-2"}, r.config(r.Nodes[1], "dir", port).Extra)
 }
 
 // TestDifferences: no difference may be without a word, or the refusal names none.

@@ -20,7 +20,11 @@ const clusterName = "edge"
 // the secret half of key may log in.
 func (r Rack) SiteDocument(password, key string) (string, error) {
 	var out bytes.Buffer
-	if err := document.Execute(&out, map[string]any{
+	form := document
+	if r.Order.Discover {
+		form = discoverDocument
+	}
+	if err := form.Execute(&out, map[string]any{
 		"Rack":     r,
 		"Password": password,
 		"Key":      key,
@@ -37,7 +41,7 @@ func (r Rack) SiteDocument(password, key string) (string, error) {
 	return out.String(), nil
 }
 
-var document = template.Must(template.New("site.yaml").Option("missingkey=error").Funcs(template.FuncMap{
+var words = template.FuncMap{
 	"at": addressOf, "cidr": prefixOf,
 	"bmc": func(c MachineSpec) string {
 		if c.Redfish {
@@ -49,7 +53,36 @@ var document = template.Must(template.New("site.yaml").Option("missingkey=error"
 	"firmware": func(c MachineSpec) string {
 		return map[lab.Firmware]string{lab.BIOS: "legacy", lab.UEFI: "UEFI"}[c.Firmware]
 	},
-}).Parse(`name: lab
+	"slot": func(i int) string { return lab.PCIAddress(firstSlot + i) },
+}
+
+func parseDocument(text string) *template.Template {
+	return template.Must(template.New("site.yaml").Option("missingkey=error").Funcs(words).Parse(text))
+}
+
+// discoverDocument names no node, no MAC and no BMC: how many there are to be, and who may log in to what is found.
+var discoverDocument = parseDocument(`name: lab
+networks:
+  provisioning: {interface: "{{slot 0}}", dhcp: {range: {{at "provisioning" 2}}-{{at "provisioning" 199}}}}
+  bmc:
+    {interface: "{{slot 1}}", cidr: {{network "bmc"}}, address: {{at "bmc" 1}},
+     dhcp: {range: {{at "bmc" 101}}-{{at "bmc" 199}}}, allow: [ssh, uploads]}
+access: {sshKeys: ["{{.Key}}"]}
+nodeDefaults: {bootMode: {{firmware (index .Rack.Nodes 0)}}}
+discover:
+  {count: {{.Rack.Order.Nodes}}, leases: true, approve: none, names: "{serial}",
+   credentials: [{username: {{.User}}, password: "{{.Password}}"}]}
+verification: {timeout: 4h} # machines under emulation take their time
+{{- if not .Rack.Order.Cluster}}
+clusters: []
+{{- else if gt .Rack.Order.Nodes 1}}
+clusters: [{name: {{.Cluster}}, workers: [{count: {{.Workers}}}]}]
+{{- else}}
+clusters: [{name: {{.Cluster}}}]
+{{- end}}
+`)
+
+var document = parseDocument(`name: lab
 networks:
   provisioning:
     interface: "{{(index .Rack.Appliance.Cards 0).MAC}}"
@@ -105,4 +138,4 @@ clusters:
 {{- else}}
 clusters: []
 {{- end}}
-`))
+`)

@@ -113,9 +113,15 @@ func sshConfig(r Rack, dir, program string) string {
 	plain := func(s string) string { return `"` + strings.ReplaceAll(s, "%", "%%") + `"` }
 	at := func(name string) string { return plain(filepath.Join(dir, sshDir, name)) }
 	var b strings.Builder
-	fmt.Fprintf(&b, "Host %s\n\tUser root\n\tProxyCommand %s lab dial --dir %s %%n %%p\n", Appliance,
+	dial := fmt.Sprintf("\tProxyCommand %s lab dial --dir %s %%n %%p\n",
 		strings.ReplaceAll(quote(program), "%", "%%"), strings.ReplaceAll(quote(dir), "%", "%%"))
+	fmt.Fprintf(&b, "Host %s\n\tUser root\n%s", Appliance, dial)
 	for _, n := range r.Nodes {
+		if r.Order.Discover { // its address is leased; the supervisor knows it
+			fmt.Fprintf(&b, "Host %s\n\tUser firstlight\n%s", n.Name, dial)
+			continue
+		}
+
 		fmt.Fprintf(
 			&b, "Host %s\n\tUser firstlight\n\tHostName %s\n\tHostKeyAlias %s\n\tProxyJump %s\n", n.Name, n.Address,
 			n.Name, Appliance,

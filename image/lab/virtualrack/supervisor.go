@@ -157,7 +157,9 @@ func (s *supervisor) buildSwitches() error {
 		switch name {
 		case bmcs:
 			for _, n := range s.rack.Nodes {
-				also = append(also, n.BMC)
+				if !s.rack.Order.Discover {
+					also = append(also, n.BMC)
+				}
 			}
 		case baremetal:
 			also = append(also, addressOf(baremetal, gatewayHost))

@@ -157,7 +157,7 @@ func describeDifferences(have, want Order) string {
 		{"image", have.Image, want.Image}, {"nodes", have.Nodes, want.Nodes}, {"firmware", have.Firmware, want.Firmware}, {"BMCs", have.BMC, want.BMC}, {"memory", have.MiB, want.MiB},
 		{"disk", have.DiskGiB, want.DiskGiB}, {"disks", have.Disks, want.Disks}, {"nics", have.NICs, want.NICs}, {"gateway", have.Gateway, want.Gateway},
 		{"appliance memory", have.Appliance, want.Appliance}, {"appliance processors", have.CPUs, want.CPUs}, {"stick", have.StickGiB, want.StickGiB}, {"cluster", have.Cluster, want.Cluster},
-		{"empty site", have.EmptySite, want.EmptySite},
+		{"empty site", have.EmptySite, want.EmptySite}, {"discovery", have.Discover, want.Discover},
 	} {
 		if d.have != d.want {
 			all = append(all, fmt.Sprintf("%s is %v, asked is %v", d.what, d.have, d.want))
