@@ -45,8 +45,8 @@ func (r *reader) checkClusters(s *Site) {
 
 	if promised := s.CountNodes(); promised > 0 && asked > promised {
 		if s.Discover != nil {
-			r.Report("clusters", "the clusters need %d nodes, this file lists %d and lets %d be discovered; raise discover.count, "+
-				"add nodes, or lower the counts", asked, len(s.Nodes), s.Discover.Count)
+			r.Report("clusters", "the clusters need %d nodes, this file lists %d and lets %d be discovered; "+
+				"raise discover.count, add nodes, or lower the counts", asked, len(s.Nodes), s.Discover.Count)
 			return
 		}
 		r.Report(

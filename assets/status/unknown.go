@@ -20,7 +20,7 @@ type UnknownMachine struct {
 	Memory int64         `json:"memory,omitempty"` // bytes
 	BMC    string        `json:"bmc,omitempty"`    // address, as the machine's own interface to it says
 	BMCURL string        `json:"bmcURL,omitempty"` // as bmc.address of site.yaml has it; "": by IPMI, at that address
-	Found  string        `json:"found,omitempty"`  // why a BMC is taken to be at that address, where the machine did not say it
+	Found  string        `json:"found,omitempty"`  // why a BMC is there, where the machine did not say it
 	Mode   string        `json:"bootMode,omitempty"`
 	Disks  []UnknownDisk `json:"disks,omitempty"`
 	NICs   []UnknownNIC  `json:"nics,omitempty"`

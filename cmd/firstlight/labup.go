@@ -68,8 +68,8 @@ and may be interrupted and asked again at any time.`,
 	)
 	flags.BoolVar(
 		&u.want.Discover, "discover", false,
-		fmt.Sprintf("name no node in the site, only how many there are: the appliance finds the BMCs of %d nodes, or as many as --nodes says, and switches them on",
-			virtualrack.DiscoveredNodes),
+		fmt.Sprintf("name no node in the site, only how many there are (--nodes, else %d): the appliance finds their BMCs "+
+			"and switches them on", virtualrack.DiscoveredNodes),
 	)
 	flags.BoolVar(&u.fit, "fit", false, "measure this computer first, say what to expect, and without --nodes take one node where two do not suit it")
 	u.waiting.bind(cmd)

@@ -75,7 +75,11 @@ func newSiteValidateCommand() *cobra.Command {
 
 // describeSite says that a site is sound, what it asks for, and which nodes need a person or one more boot.
 func describeSite(name string, s *site.Site) string {
-	text := fmt.Sprintf("%s: ok: %s, %s", name, commandline.Amount(len(s.Nodes), "node"), commandline.Amount(len(s.Clusters), "cluster"))
+	nodes := commandline.Amount(len(s.Nodes), "node")
+	if s.Discover != nil {
+		nodes += fmt.Sprintf(" and up to %d discovered", s.Discover.Count)
+	}
+	text := fmt.Sprintf("%s: ok: %s, %s", name, nodes, commandline.Amount(len(s.Clusters), "cluster"))
 	var noBMC, noMAC []string
 	for _, n := range s.Nodes {
 		switch {

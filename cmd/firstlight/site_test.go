@@ -35,7 +35,7 @@ func command(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 func TestSiteValidate(t *testing.T) {
 	out, _, err := command(t, "", "site", "validate", siteData+"testdata/valid/full.yaml", siteData+"testdata/valid/small.yaml")
 	require.NoError(t, err)
-	assert.Equal(t, siteData+"testdata/valid/full.yaml: ok: 5 nodes, 3 clusters\n"+
+	assert.Equal(t, siteData+"testdata/valid/full.yaml: ok: 5 nodes and up to 4 discovered, 3 clusters\n"+
 		siteData+"testdata/valid/full.yaml: without a BMC: node-4: a person switches each on, twice in all\n"+siteData+"testdata/valid/small.yaml: ok: 1 node, 1 cluster\n", out)
 
 	wrong := siteData + "testdata/wrong/05-bmc.yaml"

@@ -93,8 +93,8 @@ func (f *Finder) approve(name string) error {
 	return fmt.Errorf("%s is not approved: no machine has that name; firstlightd unknown lists them", name)
 }
 
-// Describe adds to unknown machines what the last round decided of them, the machines of DATA that wait and did not boot
-// since this daemon started, and those of which only the BMC is known.
+// Describe adds to unknown machines what the last round decided of them, the machines of DATA that wait and did not
+// boot since this daemon started, and those of which only the BMC is known.
 func (f *Finder) Describe(all []status.UnknownMachine) []status.UnknownMachine {
 	f.mu.Lock()
 	findings := f.findings

@@ -9,8 +9,8 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// Decide says of each machine whether it is a node, becomes one, or why not; by MAC, or by the BMC of one that did not boot.
-// It is pure.
+// Decide says of each machine whether it is a node, becomes one, or why not; by MAC, or by the BMC of one that did not
+// boot. It is pure.
 //
 // What contradicts itself is nobody's: of two machines with one BMC, or with one serial number where that is their
 // name, neither gets it, unless one of them is a node already.
@@ -84,8 +84,8 @@ func mergeMachines(v View) []Machine {
 	return all
 }
 
-// bmcOf is the machine with the BMC of one that booted, if that names no BMC: itself if its BMC was found, else one known
-// by its BMC alone that has this NIC, or this serial number and no other has it; nil if there is none.
+// bmcOf is the machine with the BMC of one that booted, if that names no BMC: itself if its BMC was found, else one
+// known by its BMC alone that has this NIC, or this serial number and no other has it; nil if there is none.
 func bmcOf(u status.UnknownMachine, all []Machine) *Machine {
 	if u.BMC != "" {
 		return nil
@@ -152,8 +152,8 @@ func (d *decision) judge(m Machine) Finding {
 	return f
 }
 
-// findName gives a machine the name that it gets, or says why it gets none. One that is to be named by its serial number,
-// and of which only its BMC is known, says it with the login.
+// findName gives a machine the name that it gets, or says why it gets none. One that is to be named by its serial
+// number, and of which only its BMC is known, says it with the login.
 func (d *decision) findName(f Finding) Finding {
 	m := f.Machine
 	if m.isUnasked() && d.Policy.HasSerial() {

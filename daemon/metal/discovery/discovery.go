@@ -1,7 +1,7 @@
 // Package discovery makes nodes of machines that boot from the network and that the site does not name, as far as the
-// site's policy allows (discover in site.yaml), and of servers whose BMC leased an address. A machine that it accepts is a
-// node of the site from then on, for everything else on the appliance; one that it does not accept stays an unknown
-// machine, with the reason.
+// site's policy allows (discover in site.yaml), and of servers whose BMC leased an address. A machine that it accepts
+// is a node of the site from then on, for everything else on the appliance; one that it does not accept stays an
+// unknown machine, with the reason.
 //
 // What a machine says of itself is a claim. It decides which BMC is asked; whether that BMC is its own, the BMC's answer
 // must not contradict. What is decided is in Decide, a pure function; Finder does it.

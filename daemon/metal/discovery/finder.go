@@ -26,7 +26,8 @@ type Finder struct {
 	Log     *slog.Logger
 	Now     func() time.Time // nil: time.Now
 
-	// Leases are those on the network of BMCs, Presence and Identify what is asked of who has one, without and with a login.
+	// Leases are those on the network of BMCs, Presence and Identify what is asked of who has one, without and with a
+	// login.
 	Leases   func() []Lease
 	Presence func(context.Context, netip.Addr) bmc.Presence
 	Identify func(context.Context, site.BMC) (site.BMCAddress, bmc.Identity, bmc.Answer)

@@ -326,8 +326,9 @@ func TestARackWithoutAList(t *testing.T) {
 	assert.Equal(t, nodes, r.Site().Nodes)
 }
 
-// TestServersOfWhichOnlyTheBMCIsKnown: BMCs that lease an address are asked, without a login and then with the site's, and
-// become nodes without a MAC although their servers are off. What is no BMC, and what is no longer wanted, is told nothing.
+// TestServersOfWhichOnlyTheBMCIsKnown: BMCs that lease an address are asked, without a login and then with the site's,
+// and become nodes without a MAC although their servers are off. What is no BMC, and what is no longer wanted, is told
+// nothing.
 func TestServersOfWhichOnlyTheBMCIsKnown(t *testing.T) {
 	r := newFixture(t, strings.NewReplacer(
 		"cidr: 10.30.0.0/16", "cidr: 10.30.0.0/16, interface: eno3, address: 10.30.0.1, dhcp: {range: 10.30.0.10-10.30.0.99}",

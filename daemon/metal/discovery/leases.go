@@ -11,7 +11,8 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 )
 
-// leaseholder is what was found out about who has a lease. It is in memory: asking again costs nothing and locks no one.
+// leaseholder is what was found out about who has a lease. It is in memory: asking again costs nothing and locks no
+// one.
 type leaseholder struct {
 	mac      string
 	presence bmc.Presence
@@ -67,7 +68,8 @@ func (f *Finder) dueLeaseholders(v View) (due []netip.Addr) {
 	for _, l := range leases[:min(len(leases), maxBMCs)] {
 		h, addr := holders[l.Addr], l.Addr.String()
 		isKnown := slices.ContainsFunc(v.Known, func(k Known) bool { return k.BMC == addr })
-		if h.asking || h.presence.IsBMC() || isKnown || f.now().Before(h.due) || !isIn(addr, v.Policy.BMCs) || asking >= maxPresences {
+		isDue := !h.asking && !h.presence.IsBMC() && !f.now().Before(h.due)
+		if isKnown || !isDue || !isIn(addr, v.Policy.BMCs) || asking >= maxPresences {
 			continue
 		}
 		h.asking = true

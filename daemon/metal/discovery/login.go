@@ -36,7 +36,9 @@ func (f *Finder) login(ctx context.Context, m Machine, l site.Login) {
 	defer f.mu.Unlock()
 	delete(f.asking, m.BMC)
 	t := f.saved.Tries[m.BMC]
-	t.Text, t.Off, t.Silent = a.Text, a.Verdict == bmc.OK && !a.On && !mayBeOff, a.Verdict != bmc.OK && a.Verdict != bmc.Refused
+	t.Text = a.Text
+	t.Off = a.Verdict == bmc.OK && !a.On && !mayBeOff
+	t.Silent = a.Verdict != bmc.OK && a.Verdict != bmc.Refused
 	switch {
 	case a.Verdict == bmc.Refused:
 		t.Refused = append(slices.Clone(t.Refused), f.saved.keys([]site.Login{l})...)

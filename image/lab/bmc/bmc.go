@@ -130,8 +130,11 @@ func (b *BMC) start() error {
 	}
 	inventory, command := inventoryConfig(b.config.Serial, dir)
 	for name, text := range map[string]string{
-		"chassis": script, inventoryFile: inventory, "sim.emu": fmt.Sprintf(controller, command), addressFile: b.config.Inside.String() + "\n",
-		"lan": fmt.Sprintf(lanProgram, filepath.Join(dir, addressFile)),
+		"chassis":     script,
+		"sim.emu":     fmt.Sprintf(controller, command),
+		inventoryFile: inventory,
+		addressFile:   b.config.Inside.String() + "\n",
+		"lan":         fmt.Sprintf(lanProgram, filepath.Join(dir, addressFile)),
 		"lan.conf": fmt.Sprintf(simulated, b.config.Name, system, port, lan, filepath.Join(dir, "chassis"),
 			b.config.User, b.config.Password),
 	} {

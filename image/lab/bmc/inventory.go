@@ -8,8 +8,8 @@ import (
 // inventoryFile is what the controller has as its inventory of the server, FRU 0.
 const inventoryFile = "fru.bin"
 
-// inventoryConfig is the inventory of a server with a serial number, and the simulator's command that reads it from dir;
-// both are empty without one.
+// inventoryConfig is the inventory of a server with a serial number, and the simulator's command that reads it from
+// dir; both are empty without one.
 func inventoryConfig(serial, dir string) (content, command string) {
 	if serial == "" {
 		return "", ""
@@ -19,8 +19,8 @@ func inventoryConfig(serial, dir string) (content, command string) {
 	return content, fmt.Sprintf("mc_add_fru_data 0x20 0 %d file 0 %q\n", len(content), filepath.Join(dir, inventoryFile))
 }
 
-// inventory is a product information area behind a common header (Platform Management FRU Information Storage Definition
-// 1.0, 8 and 12). Texts have 2 to 63 bytes.
+// inventory is a product information area behind a common header (Platform Management FRU Information Storage
+// Definition 1.0, 8 and 12). Texts have 2 to 63 bytes.
 func inventory(manufacturer, name, serial string) []byte {
 	const (
 		version  = 1

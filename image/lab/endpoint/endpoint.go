@@ -55,8 +55,8 @@ func Attach(
 	return attach(s, name, mac, nil, func(st *Endpoint) error { return st.setAddresses(network, also) })
 }
 
-// attach puts an endpoint on a switch, with addresses if configure gives it some. What it receives its DHCP client gets,
-// too.
+// attach puts an endpoint on a switch, with addresses if configure gives it some. What it receives its DHCP client
+// gets, too.
 func attach(
 	s *vswitch.Switch,
 	name string,

@@ -25,8 +25,8 @@ const (
 )
 
 // AttachByDHCP puts an endpoint on a switch that leases its one address, as machines do that nobody has configured. It
-// listens at once, asks until it is closed, and tells every address that it gets. It wishes for one; the server may give
-// another.
+// listens at once, asks until it is closed, and tells every address that it gets. It wishes for one; the server may
+// give another.
 func AttachByDHCP(
 	s *vswitch.Switch,
 	name string,

@@ -20,8 +20,8 @@ type controller interface {
 	Close() error
 }
 
-// bmcEndpoint is where a node's BMC is on its network, with the address at which it is asked: one of the workstation's, or,
-// where BMCs lease their addresses, a machine of its own with whatever address it has.
+// bmcEndpoint is where a node's BMC is on its network, with the address at which it is asked: one of the workstation's,
+// or, where BMCs lease their addresses, a machine of its own with whatever address it has.
 func (s *supervisor) bmcEndpoint(c *machine) (*endpoint.Endpoint, netip.Addr, error) {
 	if !s.rack.Order.Discover {
 		return s.endpoints[bmcs], c.BMC, nil
@@ -60,7 +60,7 @@ func (s *supervisor) startIPMI(c *machine) error {
 	}
 
 	var inside netip.Addr
-	if s.rack.Order.EmptySite || s.rack.Order.Discover { // nodes without a MAC are found by the BMC that their inventory names
+	if s.rack.Order.EmptySite || s.rack.Order.Discover { // nodes without a MAC are known by what their inventory names
 		inside = c.BMC
 	}
 	ipmi, err := bmc.Start(bmc.Config{

@@ -89,8 +89,8 @@ func serveLeases(t *testing.T, dir string) {
 	}()
 }
 
-// TestBMCsOfADiscoveredRackLeaseTheirAddresses: nobody answers at them before, and each is a machine of its own afterwards.
-// The system of a node with IPMI learns the address that its BMC has.
+// TestBMCsOfADiscoveredRackLeaseTheirAddresses: nobody answers at them before, and each is a machine of its own
+// afterwards. The system of a node with IPMI learns the address that its BMC has.
 func TestBMCsOfADiscoveredRackLeaseTheirAddresses(t *testing.T) {
 	o := DefaultOrder()
 	o.Discover, o.BMC = true, MixedBMCs

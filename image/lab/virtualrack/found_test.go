@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestARackThatNoFileNamesBecomesACluster: a site of some ten lines, two servers that are off, one BMC by IPMI and one by
-// Redfish. Nothing is typed after the power is on, and the cluster of both is verified.
+// TestARackThatNoFileNamesBecomesACluster: a site of some ten lines, two servers that are off, one BMC by IPMI and one
+// by Redfish. Nothing is typed after the power is on, and the cluster of both is verified.
 func TestARackThatNoFileNamesBecomesACluster(t *testing.T) {
 	c := newCommand(t, "qemu-all")
 	c.run("up", "--image", c.image(), "--discover", "--nodes", "2", "--bmc", "mixed")

@@ -26,7 +26,7 @@ type machine struct {
 	ports   []*vswitch.Port
 	bmc     controller         // of a node
 	ipmi    *bmc.BMC           // the same, if it speaks IPMI
-	leasing *endpoint.Endpoint // the BMC's own place on its network, where BMCs lease their addresses; nil: the workstation's
+	leasing *endpoint.Endpoint // where its BMC leases an address; nil: it has one of the workstation's
 	changed func()             // a process has started
 
 	mu     sync.Mutex // power is switched by one at a time

@@ -32,7 +32,7 @@ type Order struct {
 	Cluster   bool     `json:"cluster"`             // one Kubernetes of all nodes, its control plane on the first that is free
 	Capture   bool     `json:"capture"`             // everything on the wire, to files
 	EmptySite bool     `json:"emptySite,omitempty"` // the site names networks only: hosts and clusters come by kubectl
-	Discover  bool     `json:"discover,omitempty"`  // the site names no node, only how many: BMCs lease their addresses and are found
+	Discover  bool     `json:"discover,omitempty"`  // the site says only how many nodes there are: BMCs lease their addresses
 }
 
 // Firmware says what the nodes' firmware is.

@@ -23,9 +23,9 @@ type Identity struct {
 	MACs   []string // of its NICs, lower case; IPMI names none
 }
 
-// Address is where to log in to the BMC at an address: ipmi://HOST, or redfish://HOST, to which Identify adds the system.
-// It is by IPMI where the BMC speaks both: there it proves that it knows the password before the appliance does (RAKP, IPMI
-// 2.0, 13.28), and by Redfish the appliance tells it.
+// Address is where to log in to the BMC at an address: ipmi://HOST, or redfish://HOST, to which Identify adds the
+// system. It is by IPMI where the BMC speaks both: there it proves that it knows the password before the appliance does
+// (RAKP, IPMI 2.0, 13.28), and by Redfish the appliance tells it.
 func (p Presence) Address(addr netip.Addr) site.BMCAddress {
 	if p.IPMI {
 		return site.BMCAddress("ipmi://" + bracket(addr))
@@ -33,9 +33,9 @@ func (p Presence) Address(addr netip.Addr) site.BMCAddress {
 	return site.BMCAddress("redfish://" + bracket(addr))
 }
 
-// Identify logs in to a BMC once, by an address of Presence.Address, and asks which server it is of. It returns the BMC's
-// complete address, as site.yaml has it. Where the login is taken and the BMC says nothing of its server, the Answer is OK
-// all the same.
+// Identify logs in to a BMC once, by an address of Presence.Address, and asks which server it is of. It returns the
+// BMC's complete address, as site.yaml has it. Where the login is taken and the BMC says nothing of its server, the
+// Answer is OK all the same.
 func (c Client) Identify(ctx context.Context, b site.BMC) (site.BMCAddress, Identity, Answer) {
 	ctx, cancel := context.WithTimeout(ctx, 2*limit) // a login, and up to maxNICs questions
 	defer cancel()
@@ -129,7 +129,8 @@ func (client Client) identifyByRedfish(ctx context.Context, b site.BMC) (site.BM
 		Model:  strings.TrimSpace(status.Word(system.Manufacturer) + " " + status.Word(system.Model)),
 		Serial: status.Word(system.SerialNumber),
 	}
-	nics, _ := listNICs(ctx, c, *base, system.EthernetInterfaces.Path, b) // without them it may be known by its serial number
+	// Without NICs it may be known by its serial number.
+	nics, _ := listNICs(ctx, c, *base, system.EthernetInterfaces.Path, b)
 	for _, n := range nics {
 		if mac := n.address(); mac != "" {
 			who.MACs = append(who.MACs, mac)

@@ -47,9 +47,9 @@ const (
 	rootTimeout = 10 * time.Second
 )
 
-// AskPresence asks whether a BMC is at an address, at the usual ports: by the presence ping of ASF (IPMI 2.0, 13.2.3 and
-// 13.2.4), and for the service root of Redfish (DSP0266, 9.4.1). Neither needs a login, and nothing is told that is worth
-// anything, so the certificate is not checked.
+// AskPresence asks whether a BMC is at an address, at the usual ports: by the presence ping of ASF (IPMI 2.0, 13.2.3
+// and 13.2.4), and for the service root of Redfish (DSP0266, 9.4.1). Neither needs a login, and nothing is told that is
+// worth anything, so the certificate is not checked.
 func AskPresence(ctx context.Context, addr netip.Addr) Presence {
 	return askPresence(ctx, netip.AddrPortFrom(addr, 623), netip.AddrPortFrom(addr, 443))
 }

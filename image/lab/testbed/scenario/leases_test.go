@@ -52,9 +52,9 @@ func leaseAddress(t *testing.T, ctx context.Context, wire *netns.Bridge, port st
 	return path, addr
 }
 
-// TestServersThatAreOffAreFoundByTheirBMCs: a site of some ten lines that names no server. Two are off; their BMCs, one by
-// IPMI and one by Redfish, lease their addresses, and both are switched on and installed with no one touching anything. A
-// third machine leases an address and is no BMC: it is told nothing.
+// TestServersThatAreOffAreFoundByTheirBMCs: a site of some ten lines that names no server. Two are off; their BMCs, one
+// by IPMI and one by Redfish, lease their addresses, and both are switched on and installed with no one touching
+// anything. A third machine leases an address and is no BMC: it is told nothing.
 func TestServersThatAreOffAreFoundByTheirBMCs(t *testing.T) {
 	need(t)
 	ctx, d := start(t, "leases", 2, 40*time.Minute)
