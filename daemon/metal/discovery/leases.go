@@ -16,8 +16,19 @@ import (
 type leaseholder struct {
 	mac      string
 	presence bmc.Presence
+	seen     bool // it answered by Redfish alone, once
 	asking   bool
 	due      time.Time // asked again, if it is not known as a BMC
+}
+
+// setPresence takes an answer. Redfish alone counts at the second one: what a BMC serves it serves one after the other
+// when it starts, and by IPMI it need not be told the password.
+func (h *leaseholder) setPresence(p bmc.Presence, now time.Time) {
+	h.asking, h.due = false, now.Add(presencePause)
+	if p.IPMI || h.seen {
+		h.presence = p
+	}
+	h.seen = p.IsBMC()
 }
 
 // Paces and bounds of questions without a login.
@@ -37,7 +48,7 @@ func (f *Finder) askLeaseholders(ctx context.Context, v View, questions *sync.Wa
 			if h == nil {
 				return // its lease ended meanwhile
 			}
-			h.presence, h.asking, h.due = p, false, f.now().Add(presencePause)
+			h.setPresence(p, f.now())
 			f.Log.Info("leaseholder asked whether it is a BMC", "address", addr, "mac", h.mac, "presence", p.String())
 		})
 	}
