@@ -39,23 +39,26 @@ const (
 
 // askLeaseholders asks those who have a lease whether they are BMCs: each until it is one, and none that a node has.
 func (f *Finder) askLeaseholders(ctx context.Context, v View, questions *sync.WaitGroup) {
-	for _, addr := range f.dueLeaseholders(v) {
+	for _, l := range f.dueLeaseholders(v) {
 		questions.Go(func() {
-			p := f.Presence(ctx, addr)
+			p := f.Presence(ctx, l.Addr)
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			h := f.holders[addr]
-			if h == nil {
+			h := f.holders[l.Addr]
+			if h == nil || h.mac != l.MAC {
 				return // its lease ended meanwhile
 			}
+			isFirst := h.due.IsZero()
 			h.setPresence(p, f.now())
-			f.Log.Info("leaseholder asked whether it is a BMC", "address", addr, "mac", h.mac, "presence", p.String())
+			if isFirst || p.IsBMC() { // what is none is asked again and again
+				f.Log.Info("leaseholder asked whether it is a BMC", "address", l.Addr, "mac", l.MAC, "presence", p.String())
+			}
 		})
 	}
 }
 
-// dueLeaseholders are the addresses to ask now. Who has no lease any more, or another's, is forgotten.
-func (f *Finder) dueLeaseholders(v View) (due []netip.Addr) {
+// dueLeaseholders are those to ask now. Who has no lease any more, or another's, is forgotten.
+func (f *Finder) dueLeaseholders(v View) (due []Lease) {
 	var leases []Lease
 	if v.Policy.Leases {
 		leases = f.Leases()
@@ -85,7 +88,7 @@ func (f *Finder) dueLeaseholders(v View) (due []netip.Addr) {
 		}
 		h.asking = true
 		asking++
-		due = append(due, l.Addr)
+		due = append(due, l)
 	}
 
 	f.holders = holders
