@@ -315,9 +315,17 @@ func Security() []Mutant {
 		{
 			Name:    "two machines with one BMC get it both",
 			File:    "daemon/metal/discovery/decide.go",
-			Old:     "\t\t\treturn ReasonBMCShared, o.MAC\n",
+			Old:     "\t\t\treturn ReasonBMCShared, o.Key()\n",
 			New:     "\t\t\tcontinue\n",
 			Package: "./daemon/metal/discovery",
+		},
+		{
+			Name:    "a machine that leased an address is told a password by Redfish before it may have served IPMI",
+			File:    "daemon/metal/discovery/leases.go",
+			Old:     "\tif p.IPMI || h.seen {\n",
+			New:     "\tif p.IPMI || !h.seen {\n",
+			Package: "./daemon/metal/discovery",
+			Run:     "^TestServersOfWhichOnlyTheBMCIsKnown$",
 		},
 		{
 			Name:    "made-up BMCs take the room of all for three days",
