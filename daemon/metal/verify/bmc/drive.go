@@ -14,11 +14,6 @@ const maxDrives = 16
 // ErrNoDrive says that a BMC lists no drive for discs.
 var ErrNoDrive = errors.New("the BMC lists no virtual drive for CDs or DVDs")
 
-// link is how Redfish names another resource.
-type link struct {
-	Path string `json:"@odata.id"`
-}
-
 // CheckDrive asks a BMC by Redfish whether its server has a virtual drive for CDs or DVDs: one of the system (schema
 // ComputerSystem, VirtualMedia), or where the system lists none, one of its managers, as Ironic looks. The error is
 // ErrNoDrive, or says why it could not be asked. The BMC took the password before.

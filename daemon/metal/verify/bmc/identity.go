@@ -12,6 +12,7 @@ import (
 
 	"github.com/bougou/go-ipmi/pkg/client"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 )
@@ -93,7 +94,7 @@ func (client Client) identifyByRedfish(ctx context.Context, b site.BMC) (site.BM
 	const systems = "/redfish/v1/Systems"
 	base, err := systemURL(b)
 	if err != nil {
-		return fail(Answer{Verdict: Unfit, Text: oneLine(err)})
+		return fail(Answer{Verdict: Unfit, Text: excerpt.Line(err.Error())})
 	}
 
 	c := client.http(b)
@@ -122,7 +123,7 @@ func (client Client) identifyByRedfish(ctx context.Context, b site.BMC) (site.BM
 		EthernetInterfaces                            link
 	}
 	if err := getJSON(ctx, c, *base, path, b, &system); err != nil {
-		return fail(Answer{Verdict: Unfit, Text: oneLine(err), Fix: fixWait})
+		return fail(Answer{Verdict: Unfit, Text: excerpt.Line(err.Error()), Fix: fixWait})
 	}
 
 	who := Identity{
