@@ -116,7 +116,7 @@ var floors = [][]string{
 	{"daemon/engine"},
 	{"daemon/appliance"},
 	{"daemon/metal", "daemon/uploads"},
-	{"daemon/clusters"},
+	{"daemon/addons", "daemon/clusters"},
 	{"daemon/page"}, // it shows what all rooms below it say
 	{"daemon"},
 }
@@ -152,6 +152,19 @@ var pairs = map[string][]string{
 	"daemon/uploads/containers": {"daemon/uploads/blobs"},
 	// An uploaded package has the name that the repository reads from it.
 	"daemon/uploads/publish": {"daemon/metal/packages"},
+	// Plugins of the node's network begin and end alike: a program that the kubelet's runtime calls, and an agent.
+	"daemon/addons/multus": {"daemon/addons/cniprogram", "daemon/addons/removal"},
+	"daemon/addons/sriov":  {"daemon/addons/cniprogram", "daemon/addons/devices"},
+	"daemon/addons/policy": {"daemon/addons/removal"},
+	// The agent prepares what the plugin hands out.
+	"daemon/addons/sriovnodes": {"daemon/addons/cniprogram", "daemon/addons/devices", "daemon/addons/sriov"},
+	// KVM is a device that pods ask for.
+	"daemon/addons/machines": {"daemon/addons/devices"},
+	// Networks of OVN are rows of its databases; those with Nodus' objects lie on them.
+	"daemon/addons/ovn": {"daemon/addons/ovsdb", "daemon/addons/removal"},
+	"daemon/addons/ovn4nfv": {
+		"daemon/addons/cniprogram", "daemon/addons/ovn", "daemon/addons/ovsdb", "daemon/addons/removal",
+	},
 	// The operator and an installer meet in what both must keep.
 	"daemon/clusters/bpa":       {"daemon/clusters/contract"},
 	"daemon/clusters/installer": {"daemon/clusters/contract"},

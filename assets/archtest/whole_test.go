@@ -34,7 +34,7 @@ var renames = map[string]string{
 	"pxe/lease/disk.go":                        "goes on appending to the very file that it gave the name",
 	"daemon/metal/discovery/store.go":          "sets a torn file aside",
 
-	"daemon/clusters/addons/machines/launcher/disk.go": "disks of gigabytes with holes, fetched piece by piece",
+	"daemon/addons/machines/launcher/disk.go": "disks of gigabytes with holes, fetched piece by piece",
 }
 
 // renaming is how a file may be given a name.

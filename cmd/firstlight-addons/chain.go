@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"firstlight.dev/firstlight/daemon/clusters/addons/chain"
+	"firstlight.dev/firstlight/daemon/addons/chain"
 )
 
 func newChainCommand() *cobra.Command {

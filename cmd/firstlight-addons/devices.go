@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"firstlight.dev/firstlight/daemon/clusters/addons/devices"
+	"firstlight.dev/firstlight/daemon/addons/devices"
 )
 
 func newDevicesCommand() *cobra.Command {

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
-	"firstlight.dev/firstlight/daemon/clusters/addons/machines"
-	"firstlight.dev/firstlight/daemon/clusters/addons/machines/kvm"
-	"firstlight.dev/firstlight/daemon/clusters/addons/machines/launcher"
+	"firstlight.dev/firstlight/daemon/addons/machines"
+	"firstlight.dev/firstlight/daemon/addons/machines/kvm"
+	"firstlight.dev/firstlight/daemon/addons/machines/launcher"
 )
 
 func newMachinesCommand() *cobra.Command {

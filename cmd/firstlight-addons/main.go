@@ -1,4 +1,4 @@
-// Command firstlight-addons is what the stick's add-ons run on a workload cluster (daemon/clusters/addons).
+// Command firstlight-addons is what the stick's add-ons run on a workload cluster (daemon/addons).
 package main
 
 import (
@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"firstlight.dev/firstlight/daemon/clusters/addons/multus"
-	"firstlight.dev/firstlight/daemon/clusters/addons/ovn4nfv"
-	"firstlight.dev/firstlight/daemon/clusters/addons/sriov"
+	"firstlight.dev/firstlight/daemon/addons/multus"
+	"firstlight.dev/firstlight/daemon/addons/ovn4nfv"
+	"firstlight.dev/firstlight/daemon/addons/sriov"
 )
 
 func main() {

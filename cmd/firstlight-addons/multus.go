@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"firstlight.dev/firstlight/daemon/clusters/addons/multus"
+	"firstlight.dev/firstlight/daemon/addons/multus"
 )
 
 func newMultusCommand() *cobra.Command {

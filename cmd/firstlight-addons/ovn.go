@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"firstlight.dev/firstlight/daemon/clusters/addons/ovn"
+	"firstlight.dev/firstlight/daemon/addons/ovn"
 )
 
 func newOVNCommand() *cobra.Command {

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
-	"firstlight.dev/firstlight/daemon/clusters/addons/cniprogram"
-	"firstlight.dev/firstlight/daemon/clusters/addons/ovn"
-	"firstlight.dev/firstlight/daemon/clusters/addons/ovn4nfv"
-	"firstlight.dev/firstlight/daemon/clusters/addons/ovsdb"
+	"firstlight.dev/firstlight/daemon/addons/cniprogram"
+	"firstlight.dev/firstlight/daemon/addons/ovn"
+	"firstlight.dev/firstlight/daemon/addons/ovn4nfv"
+	"firstlight.dev/firstlight/daemon/addons/ovsdb"
 )
 
 func newOVN4NFVCommand() *cobra.Command {

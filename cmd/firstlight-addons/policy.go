@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"firstlight.dev/firstlight/daemon/clusters/addons/policy"
+	"firstlight.dev/firstlight/daemon/addons/policy"
 )
 
 func newPolicyCommand() *cobra.Command {

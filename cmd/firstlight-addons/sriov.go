@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"firstlight.dev/firstlight/daemon/clusters/addons/cniprogram"
-	"firstlight.dev/firstlight/daemon/clusters/addons/devices"
-	"firstlight.dev/firstlight/daemon/clusters/addons/sriov"
-	"firstlight.dev/firstlight/daemon/clusters/addons/sriovnodes"
+	"firstlight.dev/firstlight/daemon/addons/cniprogram"
+	"firstlight.dev/firstlight/daemon/addons/devices"
+	"firstlight.dev/firstlight/daemon/addons/sriov"
+	"firstlight.dev/firstlight/daemon/addons/sriovnodes"
 )
 
 func newSRIOVCommand() *cobra.Command {

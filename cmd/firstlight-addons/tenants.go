@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
-	"firstlight.dev/firstlight/daemon/clusters/addons/tenants"
+	"firstlight.dev/firstlight/daemon/addons/tenants"
 )
 
 func newTenantsCommand() *cobra.Command {

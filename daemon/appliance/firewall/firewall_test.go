@@ -136,9 +136,9 @@ var sockets = map[string][]string{
 	"daemon/appliance/host/timeserver/timeserver.go": {"time"},
 	"daemon/appliance/metrics/serve.go":              {"metrics"},
 	"daemon/engine/nodehealth/nodehealth.go":         nil, // loopback of a cluster node, for the kubelet
-	"daemon/clusters/addons/chain/page.go":           nil, // a pod of a workload cluster
-	"daemon/clusters/addons/chain/sink.go":           nil, // the same
-	"daemon/clusters/addons/devices/plugin.go":       nil, // Unix sockets of root's: the kubelet's folder on a cluster node
+	"daemon/addons/chain/page.go":                    nil, // a pod of a workload cluster
+	"daemon/addons/chain/sink.go":                    nil, // the same
+	"daemon/addons/devices/plugin.go":                nil, // Unix sockets of root's: the kubelet's folder on a cluster node
 	"daemon/clusters/noderuntime/endpoint.go":        nil, // loopback of a cluster node
 	"daemon/clusters/noderuntime/probe.go":           nil, // a pod of a workload cluster
 	"daemon/metal/standinbmc/standinbmc.go":          {"standin-bmc"},
@@ -153,8 +153,8 @@ var sockets = map[string][]string{
 	"pxe/dhcp/packetconn.go":                         {"dhcp", "pxe"},
 	"pxe/tftp/tftp.go":                               {"tftp"},
 
-	"daemon/clusters/addons/machines/kvm/kvm.go":      nil, // a Unix socket in the kubelet's folder
-	"daemon/clusters/addons/machines/launcher/run.go": nil, // Unix sockets in a pod
+	"daemon/addons/machines/kvm/kvm.go":      nil, // a Unix socket in the kubelet's folder
+	"daemon/addons/machines/launcher/run.go": nil, // Unix sockets in a pod
 }
 
 // opens are calls that make a socket to which others may connect or send.
