@@ -18,8 +18,8 @@ import (
 )
 
 // TestNetboot walks blank machines from their firmware to a program in a ramdisk, with
-// the real daemon: OVMF's own PXE over TFTP, iPXE, the script, the kernel; SeaBIOS has no
-// PXE of its own, its machine begins with the iPXE in QEMU's network card.
+// the real daemon: OVMF's own PXE over TFTP or its HTTP boot, iPXE, the script, the kernel; SeaBIOS has no PXE of its
+// own, its machine begins with the iPXE in QEMU's network card.
 func TestNetboot(t *testing.T) {
 	needKind(t, "qemu")
 	if os.Getuid() != 0 {
@@ -42,21 +42,34 @@ func TestNetboot(t *testing.T) {
 		require.NoError(t, err, "ip %s: %s", args, out)
 	}
 	parts := netbootPaths(dir)
+	const script = `ipxe: script" mac=52:54:00:fe:00:01`
 	machines := []struct {
 		name     string
 		firmware lab.Firmware
 		device   string
+		extra    []string // of QEMU's arguments
 		steps    []string // in the daemon's log, in this order
 	}{
-		{"uefi", lab.UEFI, "virtio-net-pci,romfile=", []string{"event=offer", "file=snponly.efi result=done", `ipxe: script" mac=52:54:00:fe:00:01`, "path=/vmlinuz", "path=/ramdisk"}},
-		{"bios", lab.BIOS, "virtio-net-pci", []string{"event=offer", `ipxe: script" mac=52:54:00:fe:00:01`, "path=/vmlinuz", "path=/ramdisk"}},
+		{
+			"uefi", lab.UEFI, "virtio-net-pci,romfile=", nil,
+			[]string{"event=offer", "file=snponly.efi result=done", script, "path=/vmlinuz", "path=/ramdisk"},
+		},
+		{
+			// A firmware that has no PXE for IPv4 goes on to HTTP boot.
+			"uefi-http", lab.UEFI, "virtio-net-pci,romfile=", []string{"-fw_cfg", "name=opt/org.tianocore/IPv4PXESupport,string=n"},
+			[]string{"file=http://172.22.0.1:8080/boot/snponly.efi", "path=/boot/snponly.efi", script, "path=/vmlinuz", "path=/ramdisk"},
+		},
+		{
+			"bios", lab.BIOS, "virtio-net-pci", nil,
+			[]string{"event=offer", script, "path=/vmlinuz", "path=/ramdisk"},
+		},
 	}
 	for _, machine := range machines {
 		t.Run(machine.name, func(t *testing.T) {
 			m, err := lab.New(lab.Config{
 				Name: "netboot-" + machine.name, Dir: t.TempDir(), Firmware: machine.firmware, Accel: accel(t), CPUs: 1, MiB: 768,
-				Extra: []string{"-netdev", "tap,id=t0,ifname=netboot0,script=no,downscript=no",
-					"-device", machine.device + ",netdev=t0,mac=52:54:00:fe:00:01,bootindex=1"},
+				Extra: append(machine.extra, "-netdev", "tap,id=t0,ifname=netboot0,script=no,downscript=no",
+					"-device", machine.device+",netdev=t0,mac=52:54:00:fe:00:01,bootindex=1"),
 			})
 			require.NoError(t, err)
 			log := startBootServices(t, parts)
