@@ -242,7 +242,7 @@ the machine's power off and on, until the rack goes down. Without flags the mach
 
 func newLabCableCommand(f *labFlags) *cobra.Command {
 	var fault vswitch.Fault
-	var network string
+	var which virtualrack.Cables
 	var percent float64
 	cmd := &cobra.Command{
 		Use:   "cable NAME",
@@ -261,14 +261,16 @@ func newLabCableCommand(f *labFlags) *cobra.Command {
 			}
 
 			fault.Loss = percent / 100
-			return c.SetFault(cmd.Context(), args[0], network, fault)
+			return c.SetFault(cmd.Context(), args[0], which, fault)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&network, "network", "", "only that to provisioning, bmc, baremetal or data")
+	flags.StringVar(&which.Network, "network", "", "only those to provisioning, bmc, baremetal or data")
+	flags.IntVar(&which.Card, "card", 0, "of these only that of the first card, of the second, and so on; 0: all")
 	flags.Float64Var(&percent, "loss", 0, "percent of the frames that are lost")
 	flags.DurationVar(&fault.Delay, "delay", 0, "of every frame")
 	flags.BoolVar(&fault.Cut, "cut", false, "nothing passes")
+	flags.BoolVar(&fault.Out, "out", false, "unplugged: nothing passes, and the machine sees that there is no link")
 	flags.IntVar(&fault.Side, "side", 0, "only machines of the same side hear each other")
 	return cmd
 }

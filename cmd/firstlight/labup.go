@@ -71,6 +71,10 @@ and may be interrupted and asked again at any time.`,
 		fmt.Sprintf("name no node in the site, only how many there are (--nodes, else %d): the appliance finds their BMCs "+
 			"and switches them on", virtualrack.DiscoveredNodes),
 	)
+	flags.IntVar(
+		&u.want.VLAN, "vlan", 0, "tag of the provisioning network at the appliance's port, 1 to 4094; its servers' ports have none",
+	)
+	flags.BoolVar(&u.want.Bond, "bond", false, "two cards of the appliance on the provisioning network, as a bond")
 	flags.BoolVar(&u.fit, "fit", false, "measure this computer first, say what to expect, and without --nodes take one node where two do not suit it")
 	u.waiting.bind(cmd)
 	flags.BoolVar(
@@ -228,6 +232,7 @@ func labOrder(dir string, want virtualrack.Order, changed func(flag string) bool
 		"cluster":        func() { have.Cluster = want.Cluster }, "stick": func() { have.StickGiB = want.StickGiB }, "capture": func() { have.Capture = want.Capture },
 		"empty-site": func() { have.EmptySite = want.EmptySite },
 		"discover":   func() { have.Discover = want.Discover },
+		"vlan":       func() { have.VLAN = want.VLAN }, "bond": func() { have.Bond = want.Bond },
 	} {
 		if changed(flag) {
 			take()

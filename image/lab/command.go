@@ -114,8 +114,11 @@ func cdArgs(c CD) []string {
 	return []string{"-drive", backend, "-device", device}
 }
 
+// nicID names a card, by its place in the list.
+func nicID(i int) string { return fmt.Sprintf("net%d", i) }
+
 func nicArgs(n NIC, i int) []string {
-	id := fmt.Sprintf("net%d", i)
+	id := nicID(i)
 	device := fmt.Sprintf("%s,mac=%s", n.Model, n.MAC)
 	var args []string
 	switch {

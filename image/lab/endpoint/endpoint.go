@@ -122,6 +122,9 @@ func (st *Endpoint) setAddresses(network netip.Prefix, also []netip.Addr) error 
 	return nil
 }
 
+// SetAccessVLAN puts it into a VLAN of the switch.
+func (st *Endpoint) SetAccessVLAN(vlan int) { st.port.SetAccessVLAN(vlan) }
+
 // receive takes a frame from the switch.
 func (st *Endpoint) receive(frame []byte) {
 	if st.client != nil {

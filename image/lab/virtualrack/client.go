@@ -127,9 +127,10 @@ func (c Client) Throttle(ctx context.Context, machine string, share float64) err
 	return c.do(ctx, http.MethodPost, "/v1/throttle", query, nil, nil)
 }
 
-// SetFault changes what is wrong with a machine's cables; network "" means all of them.
-func (c Client) SetFault(ctx context.Context, machine, network string, f vswitch.Fault) error {
-	return c.do(ctx, http.MethodPost, "/v1/cable", url.Values{"machine": {machine}, "network": {network}}, f, nil)
+// SetFault changes what is wrong with a machine's cables.
+func (c Client) SetFault(ctx context.Context, machine string, which Cables, f vswitch.Fault) error {
+	query := url.Values{"machine": {machine}, "network": {which.Network}, "card": {strconv.Itoa(which.Card)}}
+	return c.do(ctx, http.MethodPost, "/v1/cable", query, f, nil)
 }
 
 // Dial connects to a TCP port of a machine, by its name or an address of the rack.

@@ -121,20 +121,25 @@ func (s *supervisor) serveCable(r *http.Request) error {
 		return fmt.Errorf("loss %v, delay %s; want 0 to 1 and 0 to 1m", f.Loss, f.Delay)
 	}
 
-	network, changed := r.FormValue("network"), 0
-	for i, p := range c.ports {
-		if network == "" || c.Cards[i].Network == network {
-			p.SetFault(f)
-			changed++
+	which := Cables{Network: r.FormValue("network")}
+	if text := r.FormValue("card"); text != "" {
+		if which.Card, err = strconv.Atoi(text); err != nil {
+			return fmt.Errorf("card %q: want a number", text)
 		}
 	}
 
-	if changed == 0 {
-		return fmt.Errorf("machine %s has no cable to network %q", c.Name, network)
+	cards := c.findCards(which)
+	if len(cards) == 0 {
+		return fmt.Errorf("machine %s has no cable %s", c.Name, which)
 	}
 
-	s.log.Info("cables changed", "machine", c.Name, "network", network, "fault", fmt.Sprintf("%+v", f))
-	return nil
+	var errs []error
+	for _, i := range cards {
+		errs = append(errs, c.setFault(i, f))
+	}
+
+	s.log.Info("cables changed", "machine", c.Name, "which", which, "fault", fmt.Sprintf("%+v", f))
+	return errors.Join(errs...)
 }
 
 // serveDial connects the caller to a TCP port of a machine, by name or by address.

@@ -147,10 +147,10 @@ func TestARackLives(t *testing.T) {
 	assert.ErrorContains(t, c.Press(t.Context(), "node-9", "on"), "it has appliance, node-1, node-2")
 
 	fault := vswitch.Fault{Loss: 0.1, Delay: time.Millisecond}
-	require.NoError(t, c.SetFault(t.Context(), "node-1", "", fault))
+	require.NoError(t, c.SetFault(t.Context(), "node-1", Cables{}, fault))
 	c.becomes(t, 1, "its cable is bad", func(m Machine) bool { return m.Cables[0].Fault == fault })
-	assert.ErrorContains(t, c.SetFault(t.Context(), "node-1", "bmc", fault), "no cable")
-	assert.ErrorContains(t, c.SetFault(t.Context(), "node-1", "", vswitch.Fault{Loss: 10}), "want 0 to 1")
+	assert.ErrorContains(t, c.SetFault(t.Context(), "node-1", Cables{Network: bmcs}, fault), "has no cable to network bmc")
+	assert.ErrorContains(t, c.SetFault(t.Context(), "node-1", Cables{}, vswitch.Fault{Loss: 10}), "want 0 to 1")
 
 	_, err = c.Dial(t.Context(), "node-3", "22")
 	assert.ErrorContains(t, err, "not in the rack")

@@ -79,7 +79,7 @@ func (c *machine) SwitchOn(device string) error {
 	}
 
 	c.changed()
-	return c.savePower(power{On: true, Device: device})
+	return errors.Join(c.savePower(power{On: true, Device: device}), c.setLinks())
 }
 
 // SwitchOff cuts its power.
@@ -219,15 +219,6 @@ func (c *machine) processes() []startedProcess {
 		all = append(all, startedProcess{"BMC of " + c.Name, c.ipmi.Process()})
 	}
 
-	return all
-}
-
-// cables are its ports and how they are.
-func (c *machine) cables() []Cable {
-	all := []Cable{}
-	for i, p := range c.ports {
-		all = append(all, Cable{Network: c.Cards[i].Network, Fault: p.Fault(), Stats: p.Stats()})
-	}
 	return all
 }
 

@@ -32,6 +32,8 @@ type Order struct {
 	Cluster   bool     `json:"cluster"`             // one Kubernetes of all nodes, its control plane on the first that is free
 	Capture   bool     `json:"capture"`             // everything on the wire, to files
 	EmptySite bool     `json:"emptySite,omitempty"` // the site names networks only: hosts and clusters come by kubectl
+	VLAN      int      `json:"vlan,omitempty"`      // of the provisioning network at the appliance; its servers know of none; 0: no tag
+	Bond      bool     `json:"bond,omitempty"`      // the appliance has two cards on the provisioning network, as one
 	Discover  bool     `json:"discover,omitempty"`  // the site says only how many nodes there are: BMCs lease their addresses
 }
 
@@ -87,6 +89,7 @@ func (o Order) Check() error {
 		{"MiB of memory for the appliance", o.Appliance, 2048, 1 << 20},
 		{"processors of the appliance", o.CPUs, 0, 64},
 		{"GiB for the stick", o.StickGiB, 4, 1 << 20},
+		{"as the tag of a VLAN", o.VLAN, 0, 4094},
 	} {
 		if c.value < c.low || c.value > c.high {
 			return fmt.Errorf("%d %s; want %d to %d", c.value, c.what, c.low, c.high)
@@ -116,6 +119,8 @@ func (o Order) checkDiscover() error {
 		{o.Disks > 1, "several disks, because the site would have to name one"},
 		{o.NICs > 1, "several NICs, because the site would have to name the one with an address"},
 		{o.Gateway, "a network of the owner"},
+		{o.VLAN != 0, "a tag on the provisioning network"},
+		{o.Bond, "a bond"},
 	} {
 		if c.isGiven {
 			return fmt.Errorf("a rack whose nodes are discovered cannot have %s", c.what)
@@ -165,6 +170,9 @@ func prefixOf(network string, host int) netip.Prefix {
 // Appliance is the appliance's name.
 const Appliance = "appliance"
 
+// workstation is the name of this process's ports.
+const workstation = "workstation"
+
 // Card is a NIC and the network that it is on.
 type Card struct {
 	MAC     net.HardwareAddr
@@ -200,6 +208,10 @@ func Plan(o Order) Rack {
 		r.Appliance.Cards = append(r.Appliance.Cards, Card{macOf(0, 3), baremetal})
 	}
 
+	if o.Bond {
+		r.Appliance.Cards = append(r.Appliance.Cards, Card{macOf(0, bondCard), provisioning})
+	}
+
 	if o.NICs > 1 {
 		r.Networks = append(r.Networks, data)
 	}
@@ -232,6 +244,9 @@ func Plan(o Order) Rack {
 	return r
 }
 
+// bondCard is the number of the appliance's second card on the provisioning network.
+const bondCard = 0x0b
+
 // bmcCard is the number of a BMC's own card, by which it leases its address.
 const bmcCard = 0xb0
 
@@ -245,6 +260,26 @@ func macOf(machine, card int) net.HardwareAddr {
 
 // Machines are the appliance and the nodes.
 func (r Rack) Machines() []MachineSpec { return append([]MachineSpec{r.Appliance}, r.Nodes...) }
+
+// ApplianceMACs are the appliance's cards on a network.
+func (r Rack) ApplianceMACs(network string) []net.HardwareAddr {
+	var all []net.HardwareAddr
+	for _, card := range r.Appliance.Cards {
+		if card.Network == network {
+			all = append(all, card.MAC)
+		}
+	}
+	return all
+}
+
+// accessVLAN is that of a machine's port, 0 where it hears what is on the switch as it is: tags are the appliance's
+// business alone.
+func (r Rack) accessVLAN(machine, network string) int {
+	if machine == Appliance || network != provisioning {
+		return 0
+	}
+	return r.Order.VLAN
+}
 
 // Find is a computer by its name.
 func (r Rack) Find(name string) (MachineSpec, error) {

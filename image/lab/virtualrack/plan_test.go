@@ -19,7 +19,9 @@ func TestDocument(t *testing.T) {
 	large := DefaultOrder()
 	large.Nodes, large.Firmware, large.Disks, large.NICs, large.Gateway = 3, Mixed, 2, 2, true
 	large.Cluster, large.BMC = false, MixedBMCs
-	for name, o := range map[string]Order{"two.yaml": DefaultOrder(), "mixed.yaml": large} {
+	tagged := DefaultOrder()
+	tagged.Nodes, tagged.VLAN, tagged.Bond, tagged.Gateway = 1, 7, true, true
+	for name, o := range map[string]Order{"two.yaml": DefaultOrder(), "mixed.yaml": large, "tagged.yaml": tagged} {
 		require.NoError(t, o.Check())
 		text, err := Plan(o).SiteDocument("a secret", someKey)
 		require.NoError(t, err)
@@ -43,6 +45,10 @@ func TestOrdersAreChecked(t *testing.T) {
 		"512 MiB of memory for a node; want 1024 to 1048576": func(o *Order) { o.MiB = 512 },
 		"0 disks for a node; want 1 to 8":                    func(o *Order) { o.Disks = 0 },
 		"65 processors of the appliance; want 0 to 64":       func(o *Order) { o.CPUs = 65 },
+		"4095 as the tag of a VLAN; want 0 to 4094":          func(o *Order) { o.VLAN = 4095 },
+		"a rack whose nodes are discovered cannot have a bond": func(o *Order) {
+			o.Discover, o.Bond = true, true
+		},
 
 		"a rack whose nodes are discovered cannot have an empty site": func(o *Order) { o.Discover, o.EmptySite = true, true },
 		"a rack whose nodes are discovered cannot have firmware of two kinds, because a server that is off does not say which it has": func(o *Order) {

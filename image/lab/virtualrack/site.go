@@ -85,7 +85,14 @@ clusters: [{name: {{.Cluster}}}]
 var document = parseDocument(`name: lab
 networks:
   provisioning:
+{{- if .Rack.Order.Bond}}
+    bond: {interfaces: [{{range $i, $mac := .Rack.ApplianceMACs "provisioning"}}{{if $i}}, {{end}}"{{$mac}}"{{end}}]}
+{{- else}}
     interface: "{{(index .Rack.Appliance.Cards 0).MAC}}"
+{{- end}}
+{{- if .Rack.Order.VLAN}}
+    vlan: {{.Rack.Order.VLAN}}
+{{- end}}
     cidr: {{network "provisioning"}}
     dhcp: {range: {{at "provisioning" 2}}-{{at "provisioning" 100}}} # up to the first node's own address
   bmc:

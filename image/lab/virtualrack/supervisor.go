@@ -165,13 +165,14 @@ func (s *supervisor) buildSwitches() error {
 			also = append(also, addressOf(baremetal, gatewayHost))
 		}
 
-		st, err := endpoint.Attach(sw, "workstation", net.HardwareAddr{0x52, 0x54, 0, 0xf1, 0xff, byte(i)}, prefixOf(
+		st, err := endpoint.Attach(sw, workstation, net.HardwareAddr{0x52, 0x54, 0, 0xf1, 0xff, byte(i)}, prefixOf(
 			name, endpointHost,
 		), also...)
 		if err != nil {
 			return err
 		}
 
+		st.SetAccessVLAN(s.rack.accessVLAN(workstation, name))
 		s.endpoints[name] = st
 	}
 
@@ -202,6 +203,7 @@ func (s *supervisor) addMachine(ctx context.Context, what MachineSpec) error {
 		if err != nil {
 			return err
 		}
+		p.SetAccessVLAN(s.rack.accessVLAN(what.Name, card.Network))
 		c.ports = append(c.ports, p)
 	}
 

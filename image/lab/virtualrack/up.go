@@ -158,6 +158,7 @@ func describeDifferences(have, want Order) string {
 		{"disk", have.DiskGiB, want.DiskGiB}, {"disks", have.Disks, want.Disks}, {"nics", have.NICs, want.NICs}, {"gateway", have.Gateway, want.Gateway},
 		{"appliance memory", have.Appliance, want.Appliance}, {"appliance processors", have.CPUs, want.CPUs}, {"stick", have.StickGiB, want.StickGiB}, {"cluster", have.Cluster, want.Cluster},
 		{"empty site", have.EmptySite, want.EmptySite}, {"discovery", have.Discover, want.Discover},
+		{"tag of the provisioning network", have.VLAN, want.VLAN}, {"bond", have.Bond, want.Bond},
 	} {
 		if d.have != d.want {
 			all = append(all, fmt.Sprintf("%s is %v, asked is %v", d.what, d.have, d.want))

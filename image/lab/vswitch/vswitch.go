@@ -19,6 +19,7 @@ type Fault struct {
 	Loss  float64       `json:"loss,omitempty"`  // share of frames that are lost, 0 to 1
 	Delay time.Duration `json:"delay,omitempty"` // of every frame
 	Cut   bool          `json:"cut,omitempty"`   // nothing passes
+	Out   bool          `json:"out,omitempty"`   // unplugged: nothing passes, and what was plugged in is to see that
 	Side  int           `json:"side,omitempty"`  // only ports of the same side hear each other
 }
 
@@ -59,7 +60,8 @@ type Port struct {
 	once sync.Once
 	stop func() error // ends what feeds the port
 
-	fault Fault // guarded by sw.mu, like what follows
+	vlan  uint16 // of an access port; 0: it is a trunk; guarded by sw.mu, like what follows
+	fault Fault
 	stats Stats
 }
 
@@ -68,7 +70,7 @@ type Stats struct {
 	Sent     int64 `json:"sent"`     // frames from the machine
 	Received int64 `json:"received"` // frames to the machine
 	Bytes    int64 `json:"bytes"`    // of both
-	Lost     int64 `json:"lost"`     // by a fault, or because the machine did not take them in time
+	Lost     int64 `json:"lost"`     // by a fault, for a tag that the port does not take, or because the machine did not take them in time
 }
 
 // queue is how many frames wait for a machine before further ones are lost.
@@ -124,10 +126,20 @@ func (p *Port) Send(frame []byte) {
 		return
 	}
 
+	frame, ok := p.enter(frame)
+	if !ok {
+		p.stats.Lost++
+		return
+	}
+
 	s.observe(frame)
 	to := s.table.forward(p, frame, time.Now())
 	for other := range s.ports {
 		if other == p || to != nil && other != to || other.fault.Side != p.fault.Side {
+			continue
+		}
+		out, ok := other.leave(frame)
+		if !ok {
 			continue
 		}
 		if other.fault.drops() {
@@ -135,11 +147,11 @@ func (p *Port) Send(frame []byte) {
 			continue
 		}
 		if delay := p.fault.Delay + other.fault.Delay; delay > 0 {
-			s.line.add(time.Now().Add(delay), func() { s.deliver(other, frame) })
+			s.line.add(time.Now().Add(delay), func() { s.deliver(other, out) })
 			continue
 		}
 
-		other.put(frame)
+		other.put(out)
 	}
 }
 
@@ -147,7 +159,7 @@ func (p *Port) Send(frame []byte) {
 func (s *Switch) deliver(p *Port, frame []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ports[p] && !p.fault.Cut {
+	if s.ports[p] && !p.fault.Cut && !p.fault.Out {
 		p.put(frame)
 	}
 }
@@ -163,7 +175,7 @@ func (p *Port) put(frame []byte) {
 	}
 }
 
-func (f Fault) drops() bool { return f.Cut || f.Loss > 0 && rand.Float64() < f.Loss }
+func (f Fault) drops() bool { return f.Cut || f.Out || f.Loss > 0 && rand.Float64() < f.Loss }
 
 // observe captures a frame and remembers where to it was addressed, if that is outside.
 func (s *Switch) observe(frame []byte) {
