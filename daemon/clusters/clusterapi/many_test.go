@@ -19,6 +19,7 @@ func TestFiftyHostsBecomeTenClusters(t *testing.T) {
 	}
 	const clusters, workers = 10, 4
 	r := newRack(t, clusters*(1+workers))
+	r.atOnce = clusters
 	r.prepareNodeSetup()
 	const shared = `apiVersion: ipam.metal3.io/v1alpha1
 kind: IPPool

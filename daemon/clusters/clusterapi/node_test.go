@@ -22,8 +22,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/keyutil"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -175,6 +177,9 @@ func (r *rack) boot(ctx context.Context, h *metal3api.BareMetalHost) error {
 		return err
 	}
 	if s.kubeadm.Kind == "InitConfiguration" {
+		if begun, err := r.countBegun(ctx); err != nil || begun < r.atOnce {
+			return err
+		}
 		if err := initialize(ctx, node); err != nil {
 			return fmt.Errorf("init of %s: %w", h.Name, err)
 		}
@@ -190,6 +195,24 @@ func (r *rack) boot(ctx context.Context, h *metal3api.BareMetalHost) error {
 	}
 	r.booted[h.Name] = h.Spec.UserData.Name
 	return nil
+}
+
+// countBegun is of how many clusters the first machine has its data. All share one API server, and once kubeadm's
+// configuration is there, the control plane provider takes each of them for initialized: machines that have no data yet
+// would be told to join.
+func (r *rack) countBegun(ctx context.Context) (int, error) {
+	machines, err := r.resource("machines").List(ctx, metav1.ListOptions{LabelSelector: clusterv1.MachineControlPlaneLabel})
+	if err != nil {
+		return 0, fmt.Errorf("list machines: %w", err)
+	}
+
+	begun := map[string]bool{}
+	for _, m := range machines.Items {
+		if data, _, _ := unstructured.NestedString(m.Object, "spec", "bootstrap", "dataSecretName"); data != "" {
+			begun[m.GetLabels()[clusterv1.ClusterNameLabel]] = true
+		}
+	}
+	return len(begun), nil
 }
 
 // initialize is what `kubeadm init` leaves for others: its configuration, and the rights of those that join.

@@ -93,6 +93,7 @@ type rack struct {
 	history   *history
 	booted    map[string]string // by host: the data that it booted with
 	hosts     int               // that machines may have
+	atOnce    int               // clusters that begin: the first Node waits until each has a machine with data
 	template  string            // of data
 	wait      sync.WaitGroup
 }
