@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/image/lab/virtualrack"
+	"firstlight.dev/firstlight/image/lab/vswitch"
 )
 
 // Reasons are what a rack does and waits for, in words.
@@ -95,8 +96,8 @@ func describeMachine(m virtualrack.Machine, now time.Time) string {
 	}
 
 	for _, cable := range m.Cables {
-		if cable.Fault.Cut || cable.Fault.Loss > 0 || cable.Fault.Delay > 0 || cable.Fault.Side != 0 {
-			text += fmt.Sprintf("; its cable to %s is %+v", cable.Network, cable.Fault)
+		if cable.Fault != (vswitch.Fault{}) {
+			text += fmt.Sprintf("; its cable to %s %s", cable.Network, cable.Fault)
 		}
 	}
 

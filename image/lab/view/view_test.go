@@ -17,7 +17,7 @@ func TestWhyLab(t *testing.T) {
 		"node-1: inspecting for 1m30s; the ramdisk looks; have patience":                                      {Name: "node-1", On: true, Phase: "inspecting", Since: since, Why: "the ramdisk looks", Next: "have patience"},
 		"node-1: waiting for 1m30s; it has no power, and the appliance has not spoken of it":                  {Name: "node-1", Phase: virtualrack.PhaseWaiting, Since: since, Last: "old"},
 		"node-1: waiting for 1m30s; the appliance has not spoken of it; its console says: iPXE":               {Name: "node-1", On: true, Phase: virtualrack.PhaseWaiting, Since: since, Last: "iPXE"},
-		"node-1: new for 1m30s; its cable to provisioning is {Loss:0.1 Delay:0s Cut:false Side:0}":            {Name: "node-1", On: true, Phase: "new", Since: since, Cables: []virtualrack.Cable{{Network: "provisioning", Fault: vswitch.Fault{Loss: 0.1}}, {Network: "data"}}},
+		"node-1: new for 1m30s; its cable to provisioning loses 10 % of the frames":                           {Name: "node-1", On: true, Phase: "new", Since: since, Cables: []virtualrack.Cable{{Network: "provisioning", Fault: vswitch.Fault{Loss: 0.1}}, {Network: "data"}}},
 		"appliance: control-plane for 1m30s; control-plane: the API server answers with 503; it comes":        {Name: "appliance", On: true, Phase: "control-plane", Since: since, Error: "control-plane: the API server answers with 503", Next: "it comes"},
 		"node-1: inspecting for 1m30s; the ramdisk looks; it is throttled to 0.5 processors of this computer": {Name: "node-1", On: true, Phase: "inspecting", Since: since, Why: "the ramdisk looks", Share: 0.5},
 	} {

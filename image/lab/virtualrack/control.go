@@ -138,7 +138,7 @@ func (s *supervisor) serveCable(r *http.Request) error {
 		errs = append(errs, c.setFault(i, f))
 	}
 
-	s.log.Info("cables changed", "machine", c.Name, "which", which, "fault", fmt.Sprintf("%+v", f))
+	s.log.Info("cables changed", "machine", c.Name, "which", which, "now", f)
 	return errors.Join(errs...)
 }
 

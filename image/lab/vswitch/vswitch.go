@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,6 +22,30 @@ type Fault struct {
 	Cut   bool          `json:"cut,omitempty"`   // nothing passes
 	Out   bool          `json:"out,omitempty"`   // unplugged: nothing passes, and what was plugged in is to see that
 	Side  int           `json:"side,omitempty"`  // only ports of the same side hear each other
+}
+
+// String says what a cable does, as in "is cut and is on side 1"; of a good one "is good".
+func (f Fault) String() string {
+	var all []string
+	if f.Out {
+		all = append(all, "is unplugged")
+	}
+	if f.Cut {
+		all = append(all, "is cut")
+	}
+	if f.Loss > 0 {
+		all = append(all, fmt.Sprintf("loses %.3g %% of the frames", 100*f.Loss))
+	}
+	if f.Delay > 0 {
+		all = append(all, fmt.Sprintf("delays frames by %s", f.Delay))
+	}
+	if f.Side != 0 {
+		all = append(all, fmt.Sprintf("is on side %d", f.Side))
+	}
+	if len(all) == 0 {
+		return "is good"
+	}
+	return strings.Join(all, " and ")
 }
 
 // Switch connects ports. Its zero value is not usable; see New.

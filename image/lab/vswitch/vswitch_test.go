@@ -319,3 +319,14 @@ func FuzzFrames(f *testing.F) {
 		_ = destination(frame)
 	})
 }
+
+func TestFaultsInWords(t *testing.T) {
+	for want, f := range map[string]Fault{
+		"is good":                 {},
+		"is unplugged":            {Out: true},
+		"is cut and is on side 1": {Cut: true, Side: 1},
+		"loses 12.5 % of the frames and delays frames by 50ms": {Loss: 0.125, Delay: 50 * time.Millisecond},
+	} {
+		assert.Equal(t, want, f.String())
+	}
+}
