@@ -36,6 +36,17 @@ type UnknownMachine struct {
 // Key tells unknown machines apart: the MAC, and the BMC's address of one that did not boot.
 func (u UnknownMachine) Key() string { return cmp.Or(u.MAC, u.BMC) }
 
+// BMCAddress is where its BMC is, as bmc.address of site.yaml has it: BMCURL, or by IPMI at BMC.
+func (u UnknownMachine) BMCAddress() string {
+	switch {
+	case u.BMCURL != "":
+		return u.BMCURL
+	case strings.Contains(u.BMC, ":"): // IPv6
+		return "ipmi://[" + u.BMC + "]"
+	}
+	return "ipmi://" + u.BMC
+}
+
 // UnknownDisk is one disk of an unknown machine.
 type UnknownDisk struct {
 	Name   string `json:"name"`

@@ -120,16 +120,7 @@ func (m Machine) node(usual string) site.Node {
 
 // bmc is a machine's BMC with a login.
 func (m Machine) bmc(l site.Login) *site.BMC {
-	address := site.BMCAddress(m.BMCURL)
-	if address == "" {
-		host := m.BMC
-		if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
-			host = "[" + host + "]"
-		}
-		address = site.BMCAddress("ipmi://" + host)
-	}
-
-	return &site.BMC{Address: address, Username: l.Username, Password: l.Password}
+	return &site.BMC{Address: site.BMCAddress(m.BMCAddress()), Username: l.Username, Password: l.Password}
 }
 
 // setIdentity adds which server a BMC said that it is of.

@@ -1,7 +1,6 @@
 package unknown
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,9 +16,6 @@ func Name(u status.UnknownMachine) string {
 	}
 	return "node-" + strings.ReplaceAll(u.MAC, ":", "")[6:]
 }
-
-// bmcURL is bmc.address of site.yaml.
-func bmcURL(u status.UnknownMachine) string { return cmp.Or(u.BMCURL, "ipmi://"+host(u.BMC)) }
 
 // SiteEntry is an entry of nodes in site.yaml. Whoever pastes it writes the BMC's user and password.
 func SiteEntry(u status.UnknownMachine) string {
@@ -44,7 +40,7 @@ func (e siteEntry) text() string {
 		fmt.Fprintf(&b, "  # %s\n", e.remark)
 	}
 	if e.BMC != "" {
-		fmt.Fprintf(&b, "  bmc: {address: %q%s}\n", bmcURL(e.UnknownMachine), e.login)
+		fmt.Fprintf(&b, "  bmc: {address: %q%s}\n", e.BMCAddress(), e.login)
 	}
 	if e.Mode == "bios" {
 		b.WriteString("  bootMode: legacy\n")
@@ -104,7 +100,7 @@ spec: # %[2]s
   bootMACAddress: %[3]q
   bootMode: %[4]s
   bmc: {address: %[5]q, credentialsName: %[1]s-bmc-secret}
-`, name, Summary(u), u.MAC, mode, bmcURL(u))
+`, name, Summary(u), u.MAC, mode, u.BMCAddress())
 }
 
 // Summary is a machine in one line.
@@ -186,12 +182,4 @@ func prefix(what, of string) string {
 		return ""
 	}
 	return what + of
-}
-
-// host is an address as it is in a URL.
-func host(addr string) string {
-	if strings.Contains(addr, ":") {
-		return "[" + addr + "]"
-	}
-	return addr
 }

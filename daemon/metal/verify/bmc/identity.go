@@ -29,9 +29,9 @@ type Identity struct {
 // (RAKP, IPMI 2.0, 13.28), and by Redfish the appliance tells it.
 func (p Presence) Address(addr netip.Addr) site.BMCAddress {
 	if p.IPMI {
-		return site.BMCAddress("ipmi://" + bracket(addr))
+		return site.BMCAddress("ipmi://" + bracket(addr.String()))
 	}
-	return site.BMCAddress("redfish://" + bracket(addr))
+	return site.BMCAddress("redfish://" + bracket(addr.String()))
 }
 
 // Identify logs in to a BMC once, by an address of Presence.Address, and asks which server it is of. It returns the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/bougou/go-ipmi/pkg/client"
@@ -44,12 +43,7 @@ func loginIPMI(ctx context.Context, b site.BMC) Answer {
 // message, which is made with it: the third, by which BMCs count wrong logins, is then never sent. refused is nil if
 // there is a session.
 func openIPMI(ctx context.Context, b site.BMC) (c *client.Client, closeSession func(), refused *Answer) {
-	host := b.Address.Host()
-	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
-		host = "[" + host + "]"
-	}
-
-	c, err := client.NewClient(host, b.Address.Port(), b.Username, b.Password.Reveal())
+	c, err := client.NewClient(bracket(b.Address.Host()), b.Address.Port(), b.Username, b.Password.Reveal())
 	if err != nil {
 		return nil, nil, &Answer{
 			Verdict: Unfit,

@@ -63,7 +63,7 @@ func askPresence(ctx context.Context, ipmi, redfish netip.AddrPort) (p Presence)
 }
 
 func answersPing(ctx context.Context, at netip.AddrPort) bool {
-	c, err := client.NewClient(bracket(at.Addr()), int(at.Port()), "", "")
+	c, err := client.NewClient(bracket(at.Addr().String()), int(at.Port()), "", "")
 	if err != nil {
 		return false
 	}
@@ -95,10 +95,10 @@ func askServiceRoot(ctx context.Context, at netip.AddrPort) (version, product st
 	return status.Word(said.RedfishVersion), status.Word(said.Product)
 }
 
-// bracket is an address as go-ipmi takes it.
-func bracket(a netip.Addr) string {
-	if a.Is6() {
-		return "[" + a.String() + "]"
+// bracket is a host as go-ipmi and URLs take it: IPv6 in brackets.
+func bracket(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
 	}
-	return a.String()
+	return host
 }
