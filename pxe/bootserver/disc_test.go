@@ -83,10 +83,15 @@ func TestABMCReadsTheDiscOfItsNode(t *testing.T) {
 		assert.Equal(t, http.StatusPartialContent, response.StatusCode)
 		assert.True(t, bytes.Equal(whole[from:from+2048], body), "byte %d", from)
 	}
+
+	// The body is here before the server has written down that it went.
+	require.Eventually(t, func() bool {
+		trace, ok := b.Record.Get(mac)
+		return ok && trace.Last.Bytes == size
+	}, patience, 5*time.Millisecond, "where the last range ended")
 	trace, _ := b.Record.Get(mac)
 	assert.Equal(t, boottrace.StepDisc, trace.Last.Step)
 	assert.Equal(t, size, trace.Last.Total)
-	assert.Equal(t, size, trace.Last.Bytes, "where the last range ended")
 	assert.Equal(t, 1, trace.Boots)
 
 	refused = errors.New("it is being installed")
