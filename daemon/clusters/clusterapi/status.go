@@ -111,7 +111,7 @@ func describe(c *clusterv1.Cluster, machines []clusterv1.Machine, hosts []metal3
 		s.State, s.Text = status.ClusterDeleting, "its machines give their hosts back"
 	case topology != nil && topology.Status == metav1.ConditionFalse &&
 		topology.Reason == clusterv1.ClusterTopologyReconciledFailedReason:
-		s.State, s.Error = status.ClusterFailed, firstLine(topology.Message)
+		s.State, s.Error = status.ClusterFailed, firstItem(topology.Message)
 	case claimed+running == 0:
 		s.State, s.Text = status.ClusterWaiting, cmp.Or(firstReason(s.Members), conditionText(c, clusterv1.ClusterInfrastructureReadyCondition),
 			"Cluster API has made no machine of it yet")
@@ -165,7 +165,7 @@ func describeMachine(m *clusterv1.Machine, hosts []metal3api.BareMetalHost) stat
 		n.State = status.ClusterWaiting
 	}
 	if ready != nil && ready.Status != metav1.ConditionTrue {
-		n.Reason = firstLine(ready.Message)
+		n.Reason = firstItem(ready.Message)
 	}
 	return n
 }
@@ -182,13 +182,22 @@ func firstReason(all []status.ClusterNode) string {
 
 func conditionText(c *clusterv1.Cluster, kind string) string {
 	if found := meta.FindStatusCondition(c.Status.Conditions, kind); found != nil && found.Status != metav1.ConditionTrue {
-		return firstLine(found.Message)
+		return firstItem(found.Message)
 	}
 	return ""
 }
 
-// firstLine is the first item of a summary of Cluster API, "* TYPE: MESSAGE" in each line.
-func firstLine(message string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
-	return strings.TrimPrefix(strings.TrimSpace(line), "* ")
+// firstItem is the first item of a summary of Cluster API, on one line. Each item is "* TYPE: MESSAGE"; one with several
+// messages has each on a line of its own below, indented, "  * MESSAGE".
+func firstItem(message string) string {
+	var first []string
+	for i, line := range strings.Split(strings.TrimSpace(message), "\n") {
+		if i > 0 && strings.HasPrefix(line, "* ") {
+			break
+		}
+		first = append(first, strings.TrimPrefix(strings.TrimSpace(line), "* "))
+	}
+
+	head, below := first[0], strings.Join(first[1:], "; ")
+	return strings.TrimSpace(head + " " + below)
 }

@@ -150,3 +150,21 @@ func TestNodesThatAreNotReadyAreNamed(t *testing.T) {
 	assert.NoError(t, checkReady([]string{"a"}, []corev1.Node{node("a", "True")}))
 	assert.EqualError(t, checkReady([]string{"a", "b"}, []corev1.Node{node("a", "False")}), "a is not Ready; b is not there")
 }
+
+func TestASummarysFirstItemHasAllItsReasons(t *testing.T) {
+	for _, c := range []struct{ name, summary, want string }{
+		{"none", "", ""},
+		{"a sentence", "no host is available", "no host is available"},
+		{
+			"one reason each", "* InfrastructureReady: HeldByChecks: its disk holds data\n* NodeHealthy: waits",
+			"InfrastructureReady: HeldByChecks: its disk holds data",
+		},
+		{
+			"reasons in lines below",
+			"* NodeHealthy:\n  * Node.Ready: kubelet is starting\n  * Node.MemoryPressure: unknown\n* BootstrapReady: waits",
+			"NodeHealthy: Node.Ready: kubelet is starting; Node.MemoryPressure: unknown",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, firstItem(c.summary)) })
+	}
+}
