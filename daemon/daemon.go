@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/api"
+	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/appliance/console"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/host"
@@ -221,6 +222,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 			TrustBMC: d.metal.TrustBMC,
 			Login:    d.page.Login,
 			Rotate:   d.rotate,
+			Erase:    d.metal.Erase,
+			Audit:    newCommandAudit(audit.NewLog(audit.CommandFile, d.log)),
 			Unknown:  d.metal.UnknownMachines,
 			Ready:    d.notifyReady,
 			Log:      d.log,
@@ -248,6 +251,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"records", d.writeTraces},
 		{"handover", func(ctx context.Context) error {
 			return d.metal.Reconcile(ctx, d.stageReady("site-handed-over"))
+		}},
+		{"erasures", func(ctx context.Context) error {
+			return d.metal.EraseHosts(ctx, d.stageReady("site-handed-over"))
 		}},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
 		{"keys of uploads", func(ctx context.Context) error {

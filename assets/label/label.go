@@ -16,6 +16,7 @@ const (
 	Cleared = "firstlight.dev/cleared"      // annotation: "registration", or the URL of the image that it may be installed with
 	Wanted  = "firstlight.dev/wanted-image" // annotation: the image as JSON that it gets after its inspection
 	Hold    = "firstlight-checks"           // value of baremetalhost.metal3.io/paused: paused until its checks passed
+	Erasing = "firstlight-erase"            // value of baremetalhost.metal3.io/paused: paused while its disks are erased
 )
 
 // VerifyCertificate is an annotation on a BareMetalHost that is not of the site, from its owner: how its BMC's certificate

@@ -104,6 +104,7 @@ type Node struct {
 	Verified  bool      `json:"proven,omitempty"`    // every check of the launch held
 	Address   string    `json:"address,omitempty"`   // by which the appliance logs in to it
 	Error     string    `json:"error,omitempty"`     // what went wrong last
+	Erased    string    `json:"erased,omitempty"`    // when and how which of its disks were erased last, as its owner asked
 	Preflight []Check   `json:"preflight,omitempty"` // before it was first switched on
 	Checks    []Check   `json:"checks,omitempty"`    // of the installed system
 }

@@ -16,5 +16,5 @@ func TestEveryCommandLine(t *testing.T) {
 // TestEveryOutputKnowsTextAndJSON and nothing else, wherever there is -o.
 func TestEveryOutputKnowsTextAndJSON(t *testing.T) {
 	with := commandlinetest.CheckOutputs(t, newRootCommand)
-	assert.ElementsMatch(t, []string{"audit", "login", "secrets", "status", "unknown", "update", "why"}, with)
+	assert.ElementsMatch(t, []string{"audit", "erase", "login", "secrets", "status", "unknown", "update", "why"}, with)
 }

@@ -51,6 +51,7 @@ func newRootCommand() *cobra.Command {
 		newReloadCommand(),
 		newAdoptCommand(),
 		newApproveCommand(),
+		newEraseCommand(),
 		newBMCCommand(),
 		newCertifyCommand(),
 		newKubeconfigCommand(),

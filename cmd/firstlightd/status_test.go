@@ -187,7 +187,7 @@ func TestUnknownCommand(t *testing.T) {
 }
 
 func TestNoDaemonIsOneLine(t *testing.T) {
-	for _, command := range []string{"status", "reload", "adopt --all", "bmc trust node-1", "unknown"} {
+	for _, command := range []string{"status", "reload", "adopt --all", "erase node-1", "bmc trust node-1", "unknown"} {
 		assert.Equal(t, 1, run(t.Context(), append(strings.Fields(command), "--socket", filepath.Join(t.TempDir(), "none"))))
 	}
 }

@@ -204,6 +204,10 @@ func writeWhy(w io.Writer, nodes []status.Node, checks bool, now time.Time) {
 			continue
 		}
 
+		if n.Erased != "" {
+			fmt.Fprintf(w, "  %s\n", n.Erased)
+		}
+
 		for _, list := range []struct {
 			name   string
 			checks []status.Check

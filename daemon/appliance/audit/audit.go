@@ -17,9 +17,12 @@ import (
 // PageFile is the log of what people did, and were not let to do, on the page.
 const PageFile = stick.DataDir + "/audit/page.log"
 
+// CommandFile is the log of what root had the daemon do that loses data.
+const CommandFile = stick.DataDir + "/audit/commands.log"
+
 // Files are the logs of the appliance that are being written. Complete ones are next to them (see Read).
 func Files() []string {
-	return []string{stick.DataDir + "/audit/audit.log", artifact.Dir + "/" + artifact.AuditFile, PageFile}
+	return []string{stick.DataDir + "/audit/audit.log", artifact.Dir + "/" + artifact.AuditFile, PageFile, CommandFile}
 }
 
 // Entry is one request.

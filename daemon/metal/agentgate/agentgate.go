@@ -69,6 +69,10 @@ type Gate struct {
 	Inspected func(mac string, said map[string]any)
 	// MayWrite says why a host's disk may not be written to; "" if it may. An error is no answer yet.
 	MayWrite func(ctx context.Context, host string, asked WriteRequest) (refusal string, err error)
+	// MayErase says the same of a disk that is to be erased.
+	MayErase func(ctx context.Context, host string, asked WriteRequest) (refusal string, err error)
+	// NoteErased is told of a disk that was erased, and says why that cannot be; "" if it can.
+	NoteErased func(ctx context.Context, host string, done EraseReport) (refusal string, err error)
 	// Machines knows who has which address.
 	Machines pxe.Machines
 	// IsInside reports whether an address is one of this machine or of its pods, which ask Ironic with its password.

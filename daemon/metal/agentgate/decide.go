@@ -41,6 +41,8 @@ const (
 	RouteHeartbeat                  // POST /v1/heartbeat/UUID: where the agent listens
 	RouteInventory                  // POST /v1/continue_inspection
 	RouteWrite                      // POST /disk: whether the disk may be written to, which is ours
+	RouteErase                      // POST /erase: whether a disk may be erased
+	RouteErased                     // POST /erased: a disk was erased
 )
 
 // Reason says why a request was refused, for code; people get the Refusal's sentence.
@@ -166,6 +168,8 @@ const (
 	heartbeatPath = "/v1/heartbeat/"
 	inventoryPath = "/v1/continue_inspection"
 	writePath     = "/disk"
+	erasePath     = "/erase"
+	erasedPath    = "/erased"
 )
 
 // routeOf is what a request asks for, 0 if no agent asks for that.
@@ -181,6 +185,10 @@ func routeOf(q Request) Route {
 		return RouteInventory
 	case q.Method == http.MethodPost && q.Path == writePath:
 		return RouteWrite
+	case q.Method == http.MethodPost && q.Path == erasePath:
+		return RouteErase
+	case q.Method == http.MethodPost && q.Path == erasedPath:
+		return RouteErased
 	}
 	return 0
 }

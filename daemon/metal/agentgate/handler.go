@@ -44,8 +44,8 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 
-	if refusal == nil && route == RouteWrite {
-		if refusal = g.answerWrite(w, r, v, body); refusal == nil {
+	if answer := g.ownAnswer(route); refusal == nil && answer != nil {
+		if refusal = answer(w, r, v, body); refusal == nil {
 			return
 		}
 	}
@@ -56,6 +56,19 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	g.pass(w, r, route, v, body)
+}
+
+// ownAnswer is how the gate itself answers a request; nil if that is Ironic's business.
+func (g *Gate) ownAnswer(route Route) func(http.ResponseWriter, *http.Request, View, []byte) *Refusal {
+	switch route {
+	case RouteWrite:
+		return g.answerWrite
+	case RouteErase:
+		return g.answerErase
+	case RouteErased:
+		return g.answerErased
+	}
+	return nil
 }
 
 // cutToken parts a path at the end of its token; "" if it has none.

@@ -72,6 +72,9 @@ func Decide(v View, r Ramdisk) pxe.Boot {
 		return pxe.Boot{Action: pxe.ActionRamdisk, Script: v.Script}
 	}
 
+	if IsErasing(v.Host) {
+		return wait("disks of host %s are erased, but Ironic has not prepared its boot yet", name)
+	}
 	switch state {
 	case metal3api.StateInspecting, metal3api.StatePreparing, metal3api.StateProvisioning, metal3api.StateDeprovisioning:
 		return wait("host %s is %s, but Ironic has not prepared its boot yet", name, state)
@@ -106,6 +109,8 @@ func DecideDisc(h *metal3api.BareMetalHost, current bool) (refusal string) {
 		return "the node is no host yet"
 	case !BootsFromDisc(h):
 		return fmt.Sprintf("host %s boots from the network", h.Name)
+	case IsErasing(h):
+		return ""
 	}
 
 	switch state := h.Status.Provisioning.State; state {

@@ -44,6 +44,7 @@ const (
 	ReasonTorn          Reason = "torn"           // its backup on DATA cannot be read
 	ReasonInvalid       Reason = "invalid"        // what the site says of it cannot become objects
 	ReasonFailed        Reason = "failed"         // the last try to take its next step
+	ReasonErasing       Reason = "erasing"        // its owner has disks of it erased
 )
 
 // Decision is the next step of a node. Where that is to do nothing it says why.

@@ -38,6 +38,8 @@ type Reconciler struct {
 	// PermitWipe notes that the owner of a host has given up what is on its disk for an image, before AllowWipe is taken
 	// off. Nil: nobody asks.
 	PermitWipe func(h *metal3api.BareMetalHost, image string) error
+	// Erasing says how the erasing of a host's disks stands; "" if none are being erased. Nil: none are.
+	Erasing func(host string) string
 	// AgentsDue asks Ironic which of its nodes, by UUID, are to get no image yet because the agent that
 	// has just inspected them did not call since. It is asked once in a round, and only if a host is to
 	// get its image. Nil: none.
@@ -225,6 +227,12 @@ func (s Reconciler) forEach(
 func (s Reconciler) next(ctx context.Context, n NodeObjects, rec HostBackup, now snapshot) Progress {
 	have := now.hosts[n.Host.Name] // nil if there is none
 	p := Progress{Node: n.Host.Name}
+	if s.Erasing != nil && have != nil {
+		if sentence := s.Erasing(n.Host.Name); sentence != "" {
+			p.Decision = waitFor(ReasonErasing, "it %s", sentence)
+			return p
+		}
+	}
 	var found Contents
 	var err error
 	if idle := withoutHold(have); idle != nil && idle.Spec.Image == nil && idle.Status.HardwareDetails != nil &&

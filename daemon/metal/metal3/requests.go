@@ -39,5 +39,5 @@ func CanInspect(h *metal3api.BareMetalHost) bool {
 // IsPausedByOwner reports whether somebody has paused a host who is not the appliance.
 func IsPausedByOwner(h *metal3api.BareMetalHost) bool {
 	_, paused := h.Annotations[annotationPaused]
-	return paused && h.Annotations[annotationPaused] != pausedBy && !IsOnHold(h)
+	return paused && h.Annotations[annotationPaused] != pausedBy && !IsOnHold(h) && !IsErasing(h)
 }

@@ -62,6 +62,10 @@ func (p *Provisioner) adopt(name string, objects []metal3.NodeObjects, hosts []m
 		have = &hosts[i]
 	}
 
+	if sentence := p.describeErasure(name); sentence != "" {
+		return errors.New("it " + sentence)
+	}
+
 	rec, err := metal3.AdoptedBackup(objects[i], have)
 	if err != nil {
 		return err

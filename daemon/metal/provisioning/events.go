@@ -17,13 +17,15 @@ import (
 // eventTimeout is how long the API may take for an event.
 const eventTimeout = 30 * time.Second
 
-// hostEvent is a warning about a host.
+// hostEvent is what a host's owner should know of it.
 type hostEvent struct {
 	Host    string
 	Name    string // behind the host's: the same one is not written twice while the API keeps it, for an hour
 	Reason  string // one word, for programs
 	Message string
 	At      time.Time
+
+	IsNormal bool // it is no warning
 }
 
 // addEvent puts an event on its host. Before there is a host, and while the API is away, there is none: the status says
@@ -47,7 +49,10 @@ func (p *Provisioner) addEvent(e hostEvent) {
 
 // object is the event in the API. It is pure.
 func (e hostEvent) object(h *metal3api.BareMetalHost) *corev1.Event {
-	at := metav1.NewTime(e.At)
+	at, kind := metav1.NewTime(e.At), corev1.EventTypeWarning
+	if e.IsNormal {
+		kind = corev1.EventTypeNormal
+	}
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metal3.Namespace, Name: h.Name + "." + e.Name},
 		InvolvedObject: corev1.ObjectReference{
@@ -57,7 +62,7 @@ func (e hostEvent) object(h *metal3api.BareMetalHost) *corev1.Event {
 			Name:       h.Name,
 			UID:        h.UID,
 		},
-		Type:           corev1.EventTypeWarning,
+		Type:           kind,
 		Reason:         e.Reason,
 		Message:        e.Message,
 		Source:         corev1.EventSource{Component: "firstlightd"},

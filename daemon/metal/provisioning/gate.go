@@ -44,6 +44,8 @@ func (p *Provisioner) newGate() *agentgate.Gate {
 		WithoutMAC: p.hasHostWithoutMAC,
 		Inspected:  func(mac string, said map[string]any) { p.Unknown.Add(mac, said, time.Now()) },
 		MayWrite:   p.mayWrite,
+		MayErase:   p.mayErase,
+		NoteErased: p.noteErased,
 		Machines:   p.Boot,
 		IsInside:   func(from netip.Addr) bool { return isInside(from, p.Site()) },
 	}

@@ -283,5 +283,6 @@ func (p *Provisioner) reconciler() (metal3.Reconciler, error) {
 		AgentsDue:     p.api.AgentsDue,
 		PreflightGate: p.PreflightGate,
 		PermitWipe:    p.permitWipe,
+		Erasing:       p.describeErasure,
 	}, err
 }

@@ -69,10 +69,11 @@ type Provisioner struct {
 	Forwarder *bmctrust.Forwarder // by which Ironic speaks to them
 	Unknown   *unknown.Machines   // what machines said of themselves that no one names
 
-	permits *permits      // what may be written to hosts
-	changed chan struct{} // a host did, or what is known of one
-	found   *metal3.Inspections
-	api     *ironic.Client
+	permits  *permits      // what may be written to hosts
+	changed  chan struct{} // a host did, or what is known of one
+	found    *metal3.Inspections
+	api      *ironic.Client
+	erasures *metal3.Erasures
 
 	mu           sync.Mutex
 	agentClient  *http.Client // by which Gate asks Ironic
@@ -103,7 +104,7 @@ func New(d Deps) *Provisioner {
 	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}
 	p.Gate, p.permits = p.newGate(), &permits{path: permitFile}
-	p.Discs = p.newDiscs()
+	p.Discs, p.erasures = p.newDiscs(), &metal3.Erasures{Dir: erasureDir}
 	p.found = &metal3.Inspections{Ask: p.api.Inspection}
 	return p
 }

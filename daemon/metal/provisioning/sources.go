@@ -40,6 +40,7 @@ func (p *Provisioner) Sources() verify.Sources {
 		Log:      logs.LastError,
 		Refusal:  p.Gate.LastRefusal,
 		Claim:    p.Gate.LastClaim,
+		Erasure:  p.Erasure,
 	}
 }
 

@@ -49,6 +49,8 @@ type Sources struct {
 	Refusal func(host string) (sentence string, at time.Time)
 	// Claim is what another machine said in a host's name and was refused; nil or "": nothing.
 	Claim func(host string) (sentence string, at time.Time)
+	// Erasure is the last time that disks of a host were to be erased; nil: it never was.
+	Erasure func(host string) *metal3.Erasure
 
 	// What asks the network; nil: as package ask, bmc and shell do.
 	Network Network

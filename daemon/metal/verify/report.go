@@ -105,15 +105,17 @@ func (e *Engine) updateNodes(
 			Host:      &h,
 			Appliance: waits,
 			Silent:    silent,
+			Erasure:   e.lastErasure(name),
 		})
 		all = append(all, status.Node{
-			Name:  name,
-			State: stateName(&h),
-			Rule:  r.Rule,
-			Why:   r.Sentence,
-			Next:  r.Next,
-			Since: r.Since,
-			Error: h.Error,
+			Name:   name,
+			State:  stateName(&h),
+			Rule:   r.Rule,
+			Why:    r.Sentence,
+			Next:   r.Next,
+			Since:  r.Since,
+			Error:  h.Error,
+			Erased: erasedText(e.lastErasure(name)),
 		})
 	}
 
@@ -212,7 +214,7 @@ func (e *Engine) buildView(
 		Answer:         st.answer.Verdict,
 		Checks:         st.checks,
 	}
-	v.Certificate = e.change(n)
+	v.Certificate, v.Erasure = e.change(n), e.lastErasure(v.Name)
 	if h != nil {
 		v.Verified = h.InService() && st.installed == installation(*h)
 		if h.Error != "" && e.Log != nil {
@@ -271,6 +273,7 @@ func (e *Engine) nodeStatus(st *state, v diagnose.View, now time.Time) (status.N
 		Verified:  v.Verified,
 		Preflight: slices.Clone(v.Preflight),
 		Checks:    slices.Clone(v.Checks),
+		Erased:    erasedText(v.Erasure),
 	}
 	if v.Host != nil {
 		n.Error = cmp.Or(v.Host.Error, v.LastError)
@@ -292,6 +295,22 @@ func (e *Engine) nodeStatus(st *state, v diagnose.View, now time.Time) (status.N
 	}
 
 	return n, r
+}
+
+// lastErasure is the last time that disks of a host were to be erased; nil: it never was.
+func (e *Engine) lastErasure(host string) *metal3.Erasure {
+	if e.Erasure == nil {
+		return nil
+	}
+	return e.Erasure(host)
+}
+
+// erasedText says when and how which disks of a node were erased last; "" if none were.
+func erasedText(e *metal3.Erasure) string {
+	if e == nil || e.IsOpen() || len(e.Rest()) > 0 {
+		return ""
+	}
+	return e.Sentence()
 }
 
 // dueOutcome is what the API is to be told, and whether it is due. e.mu is held.

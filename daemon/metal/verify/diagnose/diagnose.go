@@ -40,9 +40,10 @@ type View struct {
 	Certificate    bmctrust.Change // what stands between its BMC and the password; zero: nothing
 	HandingSince   time.Time       // the appliance has been so far that it hands nodes over since then; zero: it is not
 
-	Blocked   metal3.Block // why registration blocks it; zero: it does not
-	Host      *fact.Host   // nil: there is none
-	LastError string       // of the host on its way to what it is to become: the operator clears an error at each new try
+	Erasure   *metal3.Erasure // the last time that disks of it were to be erased; nil: never
+	Blocked   metal3.Block    // why registration blocks it; zero: it does not
+	Host      *fact.Host      // nil: there is none
+	LastError string          // of the host on its way to what it is to become: the operator clears an error at each new try
 	Ironic    *fact.Ironic
 
 	BootTrace *boottrace.Trace // where its boot NIC last was; nil: never heard of

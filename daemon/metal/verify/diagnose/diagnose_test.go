@@ -159,6 +159,17 @@ func cases() map[string]View {
 		"restoring": change(host("provisioned", 5), func(v *View) {
 			v.Host.Paused, v.Blocked = true, metal3.Block{Reason: metal3.ReasonBackup, Sentence: `host node-1 is "" in the API`}
 		}),
+		"erasing": change(host("available", 5), func(v *View) {
+			v.Host.Paused = true
+			v.Erasure = &metal3.Erasure{Host: "uid", Asked: ago(5), Disks: []metal3.ErasedDisk{
+				{WriteDisk: metal3.WriteDisk{Name: "/dev/sda", Serial: "S3Z9"}},
+			}}
+		}),
+		"erase-failed": change(host("available", 5), func(v *View) {
+			v.Erasure = &metal3.Erasure{Host: "uid", Asked: ago(50), Ended: ago(5), Disks: []metal3.ErasedDisk{
+				{WriteDisk: metal3.WriteDisk{Name: "/dev/sda", Serial: "S3Z9"}},
+			}, Failure: "Timeout reached while cleaning the node."}
+		}),
 		"paused":   change(host("available", 5), func(v *View) { v.Host.Paused = true }),
 		"bmc-lost": change(failed(host("provisioned", 60), "IPMI call failed: power status."), func(v *View) { v.Verified = true }),
 		"off":      change(host("provisioned", 5), func(v *View) { v.Answer, v.Ironic = "silent", &fact.Ironic{Power: "power off"} }),

@@ -65,10 +65,18 @@ func (a *agent) abilities() map[string]ability {
 		}}
 	}
 	return map[string]ability{
-		"clean.get_clean_steps": steps(
-			"clean_steps", stepObject("erase_devices_metadata", 99), stepObject("erase_devices", 10),
-			stepObject("erase_devices_express", 0),
-		),
+		"clean.get_clean_steps": {false, func(context.Context, commandParams) (any, *agentError) {
+			return object{
+				"clean_steps": object{
+					"GenericHardwareManager": []object{
+						stepObject("erase_devices_metadata", 99), stepObject("erase_devices", 10),
+						stepObject("erase_devices_express", 0),
+					},
+					"Eraser": []object{eraseStepObject()},
+				},
+				"hardware_manager_version": hardwareVersion(),
+			}, nil
+		}},
 		"deploy.get_deploy_steps": steps(
 			"deploy_steps", stepObject("erase_devices_metadata", 0), stepObject("write_image", 0),
 			stepObject("inject_files", 0),
@@ -109,7 +117,10 @@ func (a *agent) runStep(kind string) func(context.Context, commandParams) (any, 
 	return func(ctx context.Context, p commandParams) (any, *agentError) {
 		var s struct {
 			Step string
-			Args commandParams
+			Args struct {
+				commandParams
+				Disks []diskName
+			}
 		}
 		if err := json.Unmarshal(p.Step, &s); err != nil {
 			return nil, &agentError{"InvalidContentError", 400, "Invalid request body", err.Error()}
@@ -119,7 +130,9 @@ func (a *agent) runStep(kind string) func(context.Context, commandParams) (any, 
 		var err *agentError
 		switch {
 		case s.Step == "write_image":
-			result, err = a.prepareImage(ctx, s.Args)
+			result, err = a.prepareImage(ctx, s.Args.commandParams)
+		case s.Step == eraseStep:
+			err = a.eraseNamed(ctx, s.Args.Disks)
 		case strings.HasPrefix(s.Step, "erase_devices"):
 			a.server.eraseDisks()
 		}

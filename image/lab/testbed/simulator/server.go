@@ -103,6 +103,8 @@ type Disk struct {
 	Holds  []string         // what the collector sees on it: tables, file systems (libblkid's names); nil: blank
 	Mark   *inspection.Mark // and who installed it; nil: nobody says so
 	Writes int
+	Media  string   // how it erases itself: "nvme" or "ata"; "": it does not, and is overwritten
+	Erased []string // how it was erased, each time to its end
 	// HostKey is the public half of the SSH host key of the system on it, as in authorized_keys; "": none was made.
 	HostKey string
 }

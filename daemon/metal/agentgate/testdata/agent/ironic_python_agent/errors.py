@@ -4,3 +4,7 @@ class DeploymentError(Exception):
 
 class IncompatibleHardwareMethodError(Exception):
     pass
+
+
+class CleaningError(Exception):
+    pass

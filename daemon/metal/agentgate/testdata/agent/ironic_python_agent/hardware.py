@@ -8,14 +8,37 @@ class HardwareSupport:
     SERVICE_PROVIDER = 3
 
 
-class Generic:
+class GenericHardwareManager:
     """The agent's own manager."""
 
     def get_os_install_device(self, permit_refresh):
         return os.environ["DISK"]
 
     def list_block_devices(self):
-        return [types.SimpleNamespace(name=os.environ["DISK"], serial="SERIAL", wwn=None)]
+        disks = [types.SimpleNamespace(name=os.environ["DISK"], serial="SERIAL", wwn=None)]
+        if os.environ.get("OTHER"):
+            disks.append(types.SimpleNamespace(name=os.environ["OTHER"], serial=os.environ.get("OTHER_SERIAL", "OTHER"), wwn=None))
+        return disks
+
+    def _nvme_erase(self, block_device):
+        return "nvme" in os.environ.get("DRIVE_CAN", "")
+
+    def _ata_erase(self, block_device):
+        return False
+
+    def _shred_block_device(self, node, block_device):
+        assert node["driver_internal_info"]["agent_continue_if_secure_erase_failed"]
+        with open(block_device.name, "r+b") as f:
+            f.write(bytes(os.path.getsize(block_device.name)))
+        return True
+
+    def erase_block_device(self, node, block_device):
+        print("erased by the agent")
+        if os.environ.get("DRIVE_CAN") == "nothing":
+            return
+        if self._nvme_erase(block_device) or self._ata_erase(block_device):
+            return
+        self._shred_block_device(node, block_device)
 
     def write_image(self, node, ports, image_info, configdrive=None):
         print("written by the next manager")
@@ -23,7 +46,7 @@ class Generic:
             print(configdrive)
 
 
-MANAGERS = [Generic()]
+MANAGERS = [GenericHardwareManager()]
 
 
 def dispatch_to_managers(method, *args, **kwargs):

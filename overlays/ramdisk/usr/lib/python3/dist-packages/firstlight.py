@@ -93,11 +93,15 @@ def holds(disk, partitions=()):
     return here
 
 
+def partitions(name):
+    """The devices of a disk's partitions."""
+    parts = glob.glob("/sys/class/block/%s/*/partition" % os.path.basename(os.path.realpath(name)))
+    return sorted("/dev/" + part.split("/")[-2] for part in parts)
+
+
 def look(name):
     """What the disk of this name and its partitions hold at this moment."""
-    here = os.path.realpath(name)
-    parts = glob.glob("/sys/class/block/%s/*/partition" % os.path.basename(here))
-    return holds(here, sorted("/dev/" + part.split("/")[-2] for part in parts))
+    return holds(os.path.realpath(name), partitions(name))
 
 
 def collect(data, failures):

@@ -1,0 +1,51 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Erase is what `firstlightd erase` is answered.
+type Erase struct {
+	Node  string      `json:"node"`
+	Disks []EraseDisk `json:"disks"`          // that are erased, or would be
+	Kept  []EraseDisk `json:"kept,omitempty"` // all others of the server
+	Begun bool        `json:"begun"`          // false: it was not confirmed
+}
+
+// EraseDisk is one disk of a server.
+type EraseDisk struct {
+	Name      string   `json:"name"`
+	Serial    string   `json:"serial,omitempty"`
+	WWN       string   `json:"wwn,omitempty"`
+	Bytes     int64    `json:"bytes"`
+	Holds     []string `json:"holds,omitempty"`     // what the inspection saw on it; none on a blank disk, or one that is kept
+	Installed string   `json:"installed,omitempty"` // which node of which site is on it
+}
+
+// Text is the disks that are erased, for people.
+func (e Erase) Text() string {
+	var all []string
+	for _, d := range e.Disks {
+		all = append(all, d.Text())
+	}
+	return strings.Join(all, "; ")
+}
+
+// Text is a disk for people.
+func (d EraseDisk) Text() string {
+	text := fmt.Sprintf("%s %d GB", d.Name, d.Bytes/1e9)
+	if d.Serial != "" {
+		text += " serialNumber " + d.Serial
+	}
+	if d.WWN != "" {
+		text += " wwn " + d.WWN
+	}
+	if len(d.Holds) > 0 {
+		text += ", holds " + strings.Join(d.Holds, ", ")
+	}
+	if d.Installed != "" {
+		text += ", installed as " + d.Installed
+	}
+	return text
+}

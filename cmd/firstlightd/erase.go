@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/api"
+)
+
+func newEraseCommand() *cobra.Command {
+	var socket, confirm string
+	var disks []string
+	var output commandline.Format
+	cmd := &cobra.Command{
+		Use:   "erase NODE [--disk DISK]... [--confirm NODE]",
+		Short: "Erase disks of a server that was given up",
+		Long: `Erase disks of a server that was given up, for good: its root device, or those that are named.
+
+Without --confirm nothing is erased: what would be erased is printed, and what is on it. With --confirm and the name of
+the node the server is started into the ramdisk, which erases these disks and no other, each by the drive's own secure
+erase if it has one, else by overwriting it. firstlightd why NODE says how that stands, and afterwards when and how each
+disk was erased.
+
+A server that is in service, or that a cluster uses, is refused. --disk takes a serial number, a WWN or a device name,
+once for each disk.`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeNames(&socket, listNodes),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := api.Client{Socket: socket}.Erase(cmd.Context(), args[0], disks, confirm)
+			if err != nil {
+				return err
+			}
+			if output == commandline.JSON {
+				return commandline.WriteJSON(cmd.OutOrStdout(), e)
+			}
+			writeErase(cmd, e, disks)
+			return nil
+		},
+	}
+	output.Bind(cmd)
+	cmd.Flags().StringArrayVar(&disks, "disk", nil, "a disk to erase, instead of the root device")
+	cmd.Flags().StringVar(&confirm, "confirm", "", "the name of the node again: its disks are erased")
+	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
+	return cmd
+}
+
+// writeErase prints what is erased, or would be, and what is not.
+func writeErase(cmd *cobra.Command, e status.Erase, disks []string) {
+	out, verb := cmd.OutOrStdout(), "would be erased"
+	if e.Begun {
+		verb = "is erased now"
+	}
+	for _, d := range e.Disks {
+		fmt.Fprintf(out, "%-16s %s\n", verb, d.Text())
+	}
+	for _, d := range e.Kept {
+		fmt.Fprintf(out, "%-16s %s\n", "is left alone", d.Text())
+	}
+	if e.Begun {
+		fmt.Fprintf(out, "firstlightd why %s says how that stands.\n", e.Node)
+		return
+	}
+
+	again := "firstlightd erase " + e.Node
+	for _, d := range disks {
+		again += " --disk " + d
+	}
+	fmt.Fprintf(out, "Nothing was erased. What is on the disk is lost for good with: %s --confirm %s\n", again, e.Node)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/api"
+)
+
+// TestEraseCommand: nothing is confirmed by accident, what was asked is written down, and a refusal is one line.
+func TestEraseCommand(t *testing.T) {
+	var changes []api.Change
+	ready, ended := make(chan struct{}), make(chan error)
+	s := &api.Server{
+		Socket: filepath.Join(t.TempDir(), "s"),
+		Ready:  func() { close(ready) },
+		Log:    slog.New(slog.DiscardHandler),
+		Audit:  func(c api.Change) { changes = append(changes, c) },
+		Erase: func(_ context.Context, node string, disks []string, confirm string) (status.Erase, error) {
+			if confirm != "" && confirm != node {
+				return status.Erase{}, errors.New(confirm + " is confirmed, not " + node + ": nothing is erased")
+			}
+			e := status.Erase{Node: node, Begun: confirm != ""}
+			e.Disks = []status.EraseDisk{{Name: "/dev/sda", Serial: "A", Bytes: 480e9, Holds: []string{"gpt", "ext4"}, Installed: "node-1 of site rack-7"}}
+			e.Kept = []status.EraseDisk{{Name: "/dev/sdb", WWN: "0x5b", Bytes: 960e9}}
+			if len(disks) > 0 {
+				e.Disks, e.Kept = e.Kept, e.Disks
+			}
+			return e, nil
+		},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); assert.NoError(t, <-ended) })
+	<-ready
+	erase := func(args ...string) (string, error) {
+		cmd := newEraseCommand()
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SilenceUsage, cmd.SilenceErrors = true, true
+		cmd.SetArgs(append([]string{"--socket", s.Socket}, args...))
+		err := cmd.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+
+	out, err := erase("node-1")
+	require.NoError(t, err)
+	assert.Equal(t, `would be erased  /dev/sda 480 GB serialNumber A, holds gpt, ext4, installed as node-1 of site rack-7
+is left alone    /dev/sdb 960 GB wwn 0x5b
+Nothing was erased. What is on the disk is lost for good with: firstlightd erase node-1 --confirm node-1
+`, out)
+	assert.Empty(t, changes)
+
+	out, err = erase("node-1", "--disk", "0x5b")
+	require.NoError(t, err)
+	assert.Contains(t, out, "with: firstlightd erase node-1 --disk 0x5b --confirm node-1\n")
+
+	out, err = erase("node-1", "--confirm", "node-1")
+	require.NoError(t, err)
+	assert.Contains(t, out, "is erased now    /dev/sda")
+	assert.Contains(t, out, "firstlightd why node-1 says how that stands.\n")
+
+	_, err = erase("node-1", "--confirm", "node-2")
+	require.EqualError(t, err, "node-2 is confirmed, not node-1: nothing is erased")
+	require.Len(t, changes, 2)
+	assert.Equal(t, "erase", changes[0].Verb)
+	assert.Equal(t, 200, changes[0].Code)
+	assert.Equal(t, 422, changes[1].Code)
+	assert.Equal(t, "node-2 is confirmed, not node-1: nothing is erased", changes[1].Reason)
+
+	_, err = erase()
+	require.Error(t, err)
+	_, err = erase("node-1", "node-2")
+	require.Error(t, err)
+	out, err = erase("node-1", "-o", "json")
+	require.NoError(t, err)
+	assert.Contains(t, out, `"begun": false`)
+}

@@ -1,0 +1,118 @@
+package agentgate
+
+import (
+	"context"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTheRamdiskErasesWhatIsNamed: its own hardware manager, run without the agent, and the gate.
+func TestTheRamdiskErasesWhatIsNamed(t *testing.T) {
+	for _, name := range []string{"python3", "wipefs"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip("needs the tools that the ramdisk has: ", err)
+		}
+	}
+	if exec.CommandContext(t.Context(), "python3", "-c", "import cryptography").Run() != nil {
+		t.Skip("needs the modules that the ramdisk has: python3-cryptography")
+	}
+	b := newFixture(t)
+	b.hosts[macOf(1)] = &Host{Name: "node9", UUID: uuid}
+	top := t.TempDir()
+	disk, other, ca := filepath.Join(top, "disk"), filepath.Join(top, "other"), filepath.Join(top, "ca.pem")
+	data := []byte(strings.Repeat("somebody's ", 1<<18))
+	require.NoError(t, os.WriteFile(other, data, 0o644))
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.cert}), 0o644))
+	base := b.boot(t, 1)
+	run := func(disks string, more ...string) string {
+		require.NoError(t, os.WriteFile(disk, data, 0o644))
+		cmd := exec.CommandContext(t.Context(), "python3", "testdata/agent/erase.py")
+		cmd.Env = append(os.Environ(), "PYTHONPATH=testdata/agent:"+packages, "PYTHONDONTWRITEBYTECODE=1", "DISK="+disk,
+			"OTHER="+other, "CAFILE="+ca, "API_URL=https://"+b.addr+base, "DISKS="+disks)
+		cmd.Env = append(cmd.Env, more...)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return strings.TrimSpace(string(out))
+	}
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return string(text)
+	}
+
+	var asked []WriteRequest
+	var done []EraseReport
+	refusal := ""
+	b.MayErase = func(_ context.Context, host string, q WriteRequest) (string, error) {
+		assert.Equal(t, "node9", host)
+		asked = append(asked, q)
+		return refusal, nil
+	}
+	b.NoteErased = func(_ context.Context, host string, r EraseReport) (string, error) {
+		assert.Equal(t, "node9", host)
+		done = append(done, r)
+		return "", nil
+	}
+	const named = `[{"name": "/dev/old", "serial": "SERIAL", "wwn": ""}]`
+	assert.Equal(t, "erased by the agent", run(named))
+	require.Len(t, asked, 1)
+	assert.Equal(t, disk, asked[0].Disk.Name)
+	assert.Equal(t, []string{"data of an unknown kind"}, asked[0].Holds.Kinds)
+	require.Len(t, done, 1)
+	assert.Equal(t, "SERIAL", done[0].Disk.Serial)
+	assert.Equal(t, "overwrite", done[0].Method)
+	assert.True(t, done[0].Holds.IsBlank())
+	assert.Empty(t, strings.Trim(read(disk), "\x00"), "something is left")
+
+	// A drive that erases itself may read as anything afterwards.
+	assert.Equal(t, "erased by the agent", run(named, "DRIVE_CAN=nvme"))
+	assert.Equal(t, "nvme-format", done[1].Method)
+	assert.True(t, done[1].Holds.IsBlank())
+
+	// What the agent passes over counts as not erased.
+	assert.Contains(t, run(named, "DRIVE_CAN=nothing"), "failed: the agent passed over "+disk)
+	require.Len(t, done, 2)
+
+	refusal = "disk x is not one that is to be erased"
+	assert.Equal(t, "failed: refused by the appliance: "+refusal, run(named))
+	assert.Equal(t, string(data), read(disk), "written to without the appliance's word")
+	refusal = ""
+
+	for _, wrong := range []string{
+		`[{"name": "/dev/sda", "serial": "ANOTHER", "wwn": ""}]`,
+		`[{"name": "` + disk + `", "serial": "SERIAL", "wwn": "0x5000"}]`,
+		`[{"name": "` + disk + `", "serial": "SERIAL", "wwn": ""}, {"name": "x", "serial": "ANOTHER", "wwn": ""}]`,
+	} {
+		before := len(asked)
+		assert.Contains(t, run(wrong), "failed: 0 disks have the serial number")
+		assert.Len(t, asked, before)
+		assert.Equal(t, string(data), read(disk), wrong)
+	}
+	assert.Contains(t, run(named, "OTHER_SERIAL=SERIAL"), "failed: 2 disks have the serial number 'SERIAL'")
+	assert.Equal(t, string(data), read(disk))
+	assert.Equal(t, string(data), read(other), "a disk that nobody named was written to")
+	assert.Empty(t, b.requests(), "it is not Ironic's business")
+}
+
+// TestAnUnknownMachineErasesNothing, and neither does one without a token.
+func TestAnUnknownMachineErasesNothing(t *testing.T) {
+	b := newFixture(t)
+	b.MayErase = func(context.Context, string, WriteRequest) (string, error) { panic("asked") }
+	b.NoteErased = func(context.Context, string, EraseReport) (string, error) { panic("told") }
+	question := `{"disk": {"name": "/dev/sda"}, "holds": {"kinds": []}}`
+	for _, path := range []string{"/erase", "/erased"} {
+		code, _ := b.ask(t, 40, "POST", b.boot(t, 40)+path, strings.NewReader(question))
+		assert.Equal(t, 404, code)
+		code, _ = b.ask(t, 11, "POST", path, strings.NewReader(question))
+		assert.Equal(t, 403, code)
+		code, _ = b.ask(t, 11, "POST", b.boot(t, 11)+path, strings.NewReader(`{"holds": {"kinds": []}}`))
+		assert.Equal(t, 400, code)
+	}
+}

@@ -1,0 +1,171 @@
+package metal3
+
+import (
+	"fmt"
+	"strings"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"firstlight.dev/firstlight/assets/label"
+)
+
+// EraseStep is the next thing to do for an erasure.
+type EraseStep string
+
+const (
+	EraseWait    EraseStep = "wait"    // something comes to its end without help
+	ErasePause   EraseStep = "pause"   // the operator is to leave the host alone
+	EraseResume  EraseStep = "resume"  // the operator is to register the host with Ironic again
+	EraseManage  EraseStep = "manage"  // Ironic is to take the node from those that are available
+	EraseClean   EraseStep = "clean"   // Ironic is to have the rest of the disks erased
+	EraseAbort   EraseStep = "abort"   // the server has no power: Ironic need not wait for its agent
+	EraseRecover EraseStep = "recover" // Ironic is to forget that cleaning failed
+	EraseProtect EraseStep = "protect" // Ironic is to clean no disk on the way back
+	EraseProvide EraseStep = "provide" // Ironic is to make the node available again
+	EraseRelease EraseStep = "release" // all is done: the operator gets the host back, and inspects it
+	EraseEnd     EraseStep = "end"     // the host is not the one any more that was to be erased
+)
+
+// EraseNode is what matters here of Ironic's record of the host.
+type EraseNode struct {
+	State       string // provision_state
+	Power       string // "power off", "power on", or ""
+	LastError   string
+	Maintenance bool
+	// Cleans is whether Ironic would erase disks on the way to "available".
+	Cleans bool
+}
+
+// NextErase decides what comes next for an open erasure: h is the host in the API, nil if there is none, and node is
+// Ironic's, nil if it has none. The sentence is what is waited for, or why the erasure ends. It is pure, and may be
+// asked again after each power cut: what was done shows in host and node.
+func NextErase(e Erasure, h *metal3api.BareMetalHost, node *EraseNode) (EraseStep, string) {
+	rest := e.Rest()
+	goesOn := len(rest) > 0 && e.Refused == "" && e.Tries < maxEraseTries && h != nil && !hasWork(h)
+	switch {
+	case h == nil || string(h.UID) != e.Host:
+		return EraseEnd, "its BareMetalHost was removed meanwhile"
+	case InService(h):
+		return EraseEnd, "it came into service meanwhile"
+	case node == nil && IsErasing(h):
+		return EraseResume, "Ironic does not know it any more"
+	case node == nil:
+		return EraseWait, "it is being registered with Ironic"
+	case h.DeletionTimestamp != nil && isAtRest(node.State):
+		return EraseRelease, "its BareMetalHost is being removed"
+	case !IsErasing(h) && h.Annotations[annotationPaused] != "":
+		return EraseEnd, "somebody paused it meanwhile"
+	case !IsErasing(h) && hasWork(h):
+		return EraseEnd, "somebody gave it work meanwhile"
+	case !IsErasing(h) && !isIdle(h.Status.Provisioning.State):
+		return EraseWait, "it is " + stateName(h.Status.Provisioning.State)
+	case !IsErasing(h):
+		return ErasePause, ""
+	}
+
+	switch node.State {
+	case "available":
+		if goesOn {
+			return EraseManage, ""
+		}
+		return EraseRelease, ""
+	case "manageable":
+		switch {
+		case node.Maintenance:
+			return EraseRecover, ""
+		case goesOn:
+			return EraseClean, ""
+		case node.Cleans:
+			return EraseProtect, ""
+		}
+		return EraseProvide, ""
+	case "clean failed":
+		return EraseRecover, node.LastError
+	case "clean wait":
+		if node.Power == "power off" {
+			return EraseAbort, "it has no power"
+		}
+	}
+	return EraseWait, "Ironic says that it is in state " + node.State
+}
+
+// hasWork reports whether a host is meant for something else than to be erased.
+func hasWork(h *metal3api.BareMetalHost) bool {
+	return h.Spec.Image != nil || h.Spec.ConsumerRef != nil
+}
+
+// isAtRest reports whether Ironic has nothing to do with a node.
+func isAtRest(state string) bool {
+	return state == "available" || state == "manageable" || state == "clean failed"
+}
+
+// PausePatch has the operator leave a host alone while its disks are erased. It fails if the host changed since.
+func PausePatch(h *metal3api.BareMetalHost) Patch {
+	return Patch{"metadata": Patch{
+		"resourceVersion": h.ResourceVersion,
+		"annotations":     Patch{annotationPaused: label.Erasing},
+	}}
+}
+
+// ReleasePatch gives a host back to the operator, and has it inspected again if asked.
+func ReleasePatch(inspect bool) Patch {
+	annotations := Patch{annotationPaused: nil}
+	if inspect {
+		annotations[metal3api.InspectAnnotationPrefix] = ""
+	}
+	return Patch{"metadata": Patch{"annotations": annotations}}
+}
+
+// Sentence is how an erasure stands, without the node's name.
+func (e Erasure) Sentence() string {
+	rest := e.Rest()
+	switch {
+	case e.IsOpen():
+		text := fmt.Sprintf("is being erased, %d of %d disks done; next %s", len(e.Disks)-len(rest), len(e.Disks),
+			describeWriteDisks(rest[:min(1, len(rest))]))
+		if len(rest) == 0 {
+			text = fmt.Sprintf("is erased, %d disks, and is made available again", len(e.Disks))
+		}
+		if e.Failure != "" {
+			text += "; it is tried again, before that it failed: " + e.Failure
+		}
+		return text
+	case len(rest) > 0:
+		return fmt.Sprintf("was not erased, %d of %d disks are left (%s): %s", len(rest), len(e.Disks),
+			describeWriteDisks(rest), e.Failure)
+	}
+
+	var done []string
+	for _, d := range e.Disks {
+		done = append(done, fmt.Sprintf("%s on %s by %s", describeWriteDisks([]WriteDisk{d.WriteDisk}),
+			d.Erased.UTC().Format("2006-01-02 15:04:05 UTC"), MethodText(d.Method)))
+	}
+	return "was erased: " + strings.Join(done, "; ")
+}
+
+// MethodText is how a disk was erased, in the words of people who own disks.
+func MethodText(method string) string {
+	switch method {
+	case MethodNVMe:
+		return "the drive's own format with secure erase (NVMe)"
+	case MethodATA:
+		return "the drive's own secure erase (ATA)"
+	case MethodOverwrite:
+		return "overwriting it"
+	}
+	return "the agent"
+}
+
+func describeWriteDisks(disks []WriteDisk) string {
+	var out []string
+	for _, d := range disks {
+		text := d.Name
+		if d.Serial != "" {
+			text += " serialNumber " + d.Serial
+		} else if d.WWN != "" {
+			text += " wwn " + d.WWN
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,95 @@
+package provisioning
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"firstlight.dev/firstlight/assets/inspection"
+	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
+	"firstlight.dev/firstlight/daemon/metal/agentgate"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+)
+
+// TestAnErasureIsWrittenDownBeforeTheFirstByte, ends with the word of the ramdisk, and is refused once and for all.
+func TestAnErasureIsWrittenDownBeforeTheFirstByte(t *testing.T) {
+	p := New(Deps{
+		Log:  slog.New(slog.DiscardHandler),
+		Site: func() *site.Site { return &site.Site{} },
+		Kube: &kube.Cluster{},
+	})
+	dir := t.TempDir()
+	p.erasures.Dir = dir
+	p.Hosts.Backups = metal3.Backups{Dir: t.TempDir(), Log: p.Log}
+	h := metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metal3.Namespace, Name: "node-1", UID: "uid-1",
+		Annotations: map[string]string{metal3api.PausedAnnotation: label.Erasing},
+	}}
+	h.Status.Provisioning.State = metal3api.StateAvailable
+	require.NoError(t, p.Hosts.Set([]metal3api.BareMetalHost{h}))
+
+	question := func(serial string, kinds ...string) agentgate.WriteRequest {
+		var q agentgate.WriteRequest
+		q.Disk.Name, q.Disk.Serial = "/dev/sda", serial
+		q.Holds = inspection.Disk{Kinds: kinds}
+		if len(kinds) > 0 {
+			q.Holds.Fingerprint = "data-" + kinds[0]
+		}
+		return q
+	}
+	report := func(serial string, kinds ...string) agentgate.EraseReport {
+		q := question(serial, kinds...)
+		return agentgate.EraseReport{Disk: q.Disk, Holds: q.Holds, Method: metal3.MethodATA}
+	}
+	refusal, err := p.mayErase(t.Context(), "node-1", question("A", "gpt"))
+	require.NoError(t, err)
+	assert.Contains(t, refusal, "none of its disks is to be erased")
+	_, err = p.mayErase(t.Context(), "node-2", question("A", "gpt"))
+	require.Error(t, err, "a host that is not known yet is no answer")
+
+	begin := func() {
+		require.NoError(t, p.erasures.Begin("node-1", metal3.Erasure{Host: "uid-1", Asked: time.Now(), Disks: []metal3.ErasedDisk{
+			{WriteDisk: metal3.WriteDisk{Name: "/dev/sda", Serial: "A"}, Holds: inspection.Disk{Kinds: []string{"gpt"}, Fingerprint: "data-gpt"}},
+		}}))
+	}
+	onDisk := func() metal3.Erasure {
+		e, err := (&metal3.Erasures{Dir: dir}).Last("node-1")
+		require.NoError(t, err)
+		return e
+	}
+	begin()
+	assert.Contains(t, p.describeErasure("node-1"), "is being erased, 0 of 1 disks done")
+	refusal, err = p.noteErased(t.Context(), "node-1", report("A", "half"))
+	require.NoError(t, err)
+	assert.NotEmpty(t, refusal, "a disk that was never let be erased")
+	assert.NotEmpty(t, onDisk().Refused)
+	require.NoError(t, p.endErasure("node-1", ""))
+	assert.Equal(t, onDisk().Refused, onDisk().Failure)
+
+	begin()
+	refusal, err = p.mayErase(t.Context(), "node-1", question("A", "gpt"))
+	require.NoError(t, err)
+	assert.Empty(t, refusal)
+	assert.False(t, onDisk().Disks[0].Begun.IsZero())
+	refusal, err = p.mayErase(t.Context(), "node-1", question("A", "half"))
+	require.NoError(t, err)
+	assert.Empty(t, refusal, "it begins again after a power cut")
+	for range 2 { // the answer to the first is lost
+		refusal, err = p.noteErased(t.Context(), "node-1", report("A"))
+		require.NoError(t, err)
+		assert.Empty(t, refusal)
+	}
+	assert.Equal(t, metal3.MethodATA, onDisk().Disks[0].Method)
+	require.NoError(t, p.endErasure("node-1", ""))
+	assert.Empty(t, onDisk().Failure)
+	assert.Empty(t, p.describeErasure("node-1"))
+	assert.Contains(t, p.Erasure("node-1").Sentence(), "was erased: /dev/sda serialNumber A")
+	assert.Nil(t, p.Erasure("node-2"))
+}

@@ -1,0 +1,30 @@
+package diagnose
+
+import (
+	"fmt"
+	"time"
+)
+
+// eraseRules are hosts whose disks are erased because their owner asked.
+var eraseRules = []rule{
+	{
+		name:     "erasing",
+		meaning:  "its owner has disks of it erased",
+		matches:  func(v View) bool { return v.Erasure != nil && v.Erasure.IsOpen() },
+		sentence: func(v View) string { return v.Erasure.Sentence() },
+		since:    func(v View) time.Time { return v.Erasure.Asked },
+	},
+	{
+		name:    "erase-failed",
+		meaning: "disks of it were to be erased, and are not",
+		fails:   true,
+		matches: func(v View) bool {
+			return v.Erasure != nil && len(v.Erasure.Rest()) > 0 && v.Host != nil && hostState(v, "available", "ready")
+		},
+		sentence: func(v View) string { return v.Erasure.Sentence() },
+		next: func(v View) string {
+			return fmt.Sprintf("fix what is named; to try again, run: firstlightd erase %s", v.Name)
+		},
+		since: func(v View) time.Time { return v.Erasure.Ended },
+	},
+}

@@ -1,0 +1,132 @@
+package scenario_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/goldentest"
+	"firstlight.dev/firstlight/image/lab/testbed/scenario"
+	"firstlight.dev/firstlight/image/lab/testbed/simulator"
+)
+
+// eraseTime is how long a simulated server takes to erase a disk: the appliance and the server lose their power
+// meanwhile.
+const eraseTime = 10 * time.Second
+
+// TestDisksAreErasedOnPurpose: a server in service is refused. Given up, its root device is erased and nothing else,
+// while the appliance loses its power; then a disk that is named, while the daemon is killed and the server loses its
+// power. It is available afterwards, and says when and how each disk was erased.
+func TestDisksAreErasedOnPurpose(t *testing.T) {
+	need(t)
+	ctx, d := startFleet(t, "erase", simulator.Config{Hosts: 2, BootTime: bootTime, WorkTime: eraseTime}, 60*time.Minute)
+	host, kept := d.Servers.Hosts()[0], d.Servers.Hosts()[1]
+	host.SetDisks(
+		simulator.Disk{Name: "/dev/sda", Serial: "ROOT", Size: 480e9, Media: "nvme"},
+		simulator.Disk{Name: "/dev/sdb", Serial: "DATA", Size: 960e9, Holds: []string{"xfs"}},
+		simulator.Disk{Name: "/dev/sdc", Serial: "KEPT", Size: 960e9, Holds: []string{"LVM2_member"}},
+	)
+	os := scenario.OS(scenario.ImageA, scenario.ImageSum(scenario.ImageA))
+	both := "name: fleet\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n" +
+		host.SiteEntry(os, `rootDevice: {serialNumber: "ROOT"}`) + kept.SiteEntry(os)
+	one := "name: fleet\nnetworks: {provisioning: {interface: eth0}}\nnodes:\n" + kept.SiteEntry(os)
+	began := time.Now()
+	require.NoError(t, d.Begin(ctx, both))
+	follow(t, ctx, d, began, scenario.AllInState(2, metal3api.StateProvisioned))
+	started(t, d)
+
+	// In service it is refused, whoever confirms it; so is what is not a node.
+	refuses := func(sentence string, args ...string) {
+		t.Helper()
+		out, err := d.Sandbox.Run(ctx, "firstlightd", append([]string{"erase"}, args...)...)
+		require.Error(t, err, out)
+		assert.Contains(t, err.Error(), sentence)
+	}
+	before := host.Disks()
+	refuses("it is in service; to give it up", host.Name)
+	refuses("it is in service; to give it up", host.Name, "--confirm", host.Name)
+	refuses("it has no BareMetalHost", "node9", "--confirm", "node9")
+
+	// Its owner gives it up.
+	require.NoError(t, d.EditSite(ctx, one))
+	run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "--overwrite", "bmh", host.Name, "firstlight.dev/allow-wipe=none")
+	run(t, ctx, d, "kubectl", "-n", "metal3", "patch", "bmh", host.Name, "--type", "merge", "-p", `{"spec":{"image":null}}`)
+	follow(t, ctx, d, began, scenario.HostInState(host.Name, metal3api.StateAvailable))
+
+	// Nothing is erased before it is confirmed with the name of the node.
+	refuses(kept.Name+" is confirmed, not "+host.Name, host.Name, "--confirm", kept.Name)
+	refuses(`"OTHER" names 0 of its disks`, host.Name, "--disk", "OTHER", "--confirm", host.Name)
+	var plan string
+	require.Eventually(t, func() bool { // the picture of the hosts is a moment old
+		var err error
+		plan, err = d.Sandbox.Run(ctx, "firstlightd", "erase", host.Name)
+		return err == nil
+	}, time.Minute, time.Second)
+	t.Log("\n" + plan)
+	goldentest.CheckBlock(t, "../../../../docs/metal.md", "erase", "$ firstlightd erase "+host.Name+"\n"+plan)
+	assert.Equal(t, before, host.Disks())
+
+	// The appliance loses its power while the root device is erased.
+	t.Log("\n" + run(t, ctx, d, "firstlightd", "erase", host.Name, "--confirm", host.Name))
+	refuses("is being erased", host.Name, "--confirm", host.Name)
+	erasing := func(i int) {
+		t.Helper()
+		for !slices.Equal(host.Disks()[i].Holds, []string{"data of an unknown kind"}) {
+			require.NoError(t, ctx.Err())
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	erasing(0)
+	t.Log(run(t, ctx, d, "firstlightd", "why", host.Name))
+	require.NoError(t, d.PowerCut(ctx, scenario.Nothing, one))
+	erased(t, ctx, d, host.Name, "/dev/sda serialNumber ROOT")
+	disks := host.Disks()
+	assert.Equal(t, []string{"nvme-format"}, disks[0].Erased)
+	assert.Nil(t, disks[0].Holds)
+	assert.Equal(t, before[1:], disks[1:], "a disk that nobody named was written to")
+
+	// The daemon is killed, and then the server loses its power, while a disk that is named is erased.
+	run(t, ctx, d, "firstlightd", "erase", host.Name, "--disk", "DATA", "--confirm", host.Name)
+	erasing(1)
+	require.NoError(t, d.Kill(ctx, "firstlightd"))
+	host.Power(false)
+	erased(t, ctx, d, host.Name, "/dev/sdb serialNumber DATA")
+	disks = host.Disks()
+	assert.Equal(t, []string{"overwrite"}, disks[1].Erased)
+	assert.Equal(t, []string{"nvme-format"}, disks[0].Erased)
+	assert.Equal(t, before[2], disks[2], "a disk that nobody named was written to")
+
+	// The other server has noticed nothing, and all that was done can be read.
+	assert.Equal(t, simulator.OnDisk, kept.State())
+	assert.Equal(t, scenario.ImageSum(scenario.ImageA), kept.Disks()[0].Image)
+	assert.Empty(t, kept.Disks()[0].Erased)
+	audit := run(t, ctx, d, "firstlightd", "audit", "--user", "root")
+	t.Log("\n" + audit)
+	assert.Equal(t, 7, strings.Count(audit, "baremetalhosts.metal3.io/node"), "confirmed requests")
+	events := run(t, ctx, d, "kubectl", "-n", "metal3", "get", "events", "--field-selector", "involvedObject.name="+host.Name,
+		"-o", "custom-columns=REASON:.reason,MESSAGE:.message")
+	t.Log("\n" + events)
+	for _, reason := range []string{"EraseBegun", "DiskErased", "Erased"} {
+		assert.Contains(t, events, reason)
+	}
+	run(t, ctx, d, "test", "-s", "/var/lib/firstlight/hosts/erased/"+host.Name+".json")
+}
+
+// erased waits until a host says that a disk was erased, and is available and without a pause again.
+func erased(t *testing.T, ctx context.Context, d *scenario.Scenario, name, disk string) {
+	t.Helper()
+	began := time.Now()
+	statusReads(t, ctx, d, name, "was erased: "+disk)
+	follow(t, ctx, d, began, func(hosts map[string]metal3api.BareMetalHost) bool {
+		h := hosts[name]
+		_, paused := h.Annotations[metal3api.PausedAnnotation]
+		_, asked := h.Annotations[metal3api.InspectAnnotationPrefix]
+		return h.Status.Provisioning.State == metal3api.StateAvailable && !paused && !asked
+	})
+}

@@ -1,0 +1,115 @@
+"""Erases the disks that the appliance names, and no other.
+
+The agent's own cleaning step erases every disk that it finds. Here each disk is named by its serial
+number or WWN, the appliance is asked once more right before the first byte, and is told how the disk
+was erased. How a disk is erased is the agent's: by the drive itself (NVMe format, ATA secure erase),
+else by overwriting it.
+"""
+
+import os
+
+from ironic_python_agent import errors
+from ironic_python_agent import hardware
+from ironic_python_agent import utils
+from oslo_config import cfg
+
+import firstlight
+import firstlight_writer
+
+EDGE = 1 << 20  # bytes at both ends of a disk; a drive that erased itself may read as anything
+
+
+class Recorder(hardware.GenericHardwareManager):
+    """The agent's own manager, which remembers how it erased a disk."""
+
+    method = ""
+
+    def _nvme_erase(self, block_device):
+        done = super()._nvme_erase(block_device)
+        self.method = "nvme-format" if done else self.method
+        return done
+
+    def _ata_erase(self, block_device):
+        done = super()._ata_erase(block_device)
+        self.method = "ata-secure-erase" if done else self.method
+        return done
+
+    def _shred_block_device(self, node, block_device):
+        done = super()._shred_block_device(node, block_device)
+        self.method = "overwrite" if done else self.method
+        return done
+
+
+class Eraser:
+    """A hardware manager (ironic_python_agent.hardware_managers) of one cleaning step."""
+
+    def evaluate_hardware_support(self):
+        return hardware.HardwareSupport.SERVICE_PROVIDER
+
+    def get_version(self):
+        return {"name": "firstlight_eraser", "version": "1"}
+
+    def get_clean_steps(self, node, ports):
+        """The step is run when it is asked for, never on its own."""
+        return [{
+            "step": "erase_disks", "priority": 0, "interface": "deploy", "reboot_requested": False, "abortable": True,
+            "argsinfo": {"disks": {"description": "objects with name, serial and wwn", "required": True}},
+        }]
+
+    def erase_disks(self, node, ports, disks):
+        """Cleaning step: erases these disks, one after the other."""
+        devices = hardware.dispatch_to_managers("list_block_devices")
+        for device in [find(devices, disk) for disk in disks]:  # all are found before one is written to
+            erase(node, device)
+
+
+def find(devices, disk):
+    """The one device that has the serial number and WWN of a disk; its name, if it has neither."""
+    want = (disk.get("serial") or "", disk.get("wwn") or "")
+    if any(want):
+        fit = [d for d in devices if (d.serial or "", d.wwn or "") == want]
+    else:
+        fit = [d for d in devices if os.path.realpath(d.name) == os.path.realpath(disk["name"])]
+    if len(fit) != 1:
+        raise errors.CleaningError("%d disks have the serial number %r and the WWN %r" % (len(fit), *want))
+    return fit[0]
+
+
+def erase(node, device):
+    """Erases a device, if the appliance agrees, and tells it how."""
+    asked = {
+        "disk": {"name": device.name, "serial": device.serial or "", "wwn": device.wwn or ""},
+        "holds": firstlight.look(device.name),
+    }
+    api = cfg.CONF.api_url.split(",")[0].rstrip("/")
+    refused = firstlight_writer.ask(api + "/erase", asked)
+    if refused:
+        raise errors.CleaningError(refused)
+
+    for part in firstlight.partitions(device.name) + [device.name]:  # the agent passes over members of a RAID
+        utils.execute("wipefs", "--all", "--force", part)
+    # A drive that cannot erase itself after all is overwritten.
+    info = dict(node.get("driver_internal_info") or {}, agent_continue_if_secure_erase_failed=True)
+    recorder = Recorder()
+    recorder.erase_block_device(dict(node, driver_internal_info=info), device)
+    if not recorder.method:
+        raise errors.CleaningError("the agent passed over %s" % device.name)
+    zero(device.name)
+
+    holds = firstlight.look(device.name)
+    if holds["kinds"] or holds.get("unreadable"):
+        raise errors.CleaningError("%s is not blank after it was erased: %s" % (device.name, holds))
+    refused = firstlight_writer.ask(api + "/erased", {"disk": asked["disk"], "holds": holds, "method": recorder.method})
+    if refused:
+        raise errors.CleaningError(refused)
+
+
+def zero(name):
+    """Writes zeros to both ends of a disk, where partition tables and volume managers are."""
+    with open(name, "r+b") as f:
+        size = f.seek(0, os.SEEK_END)
+        for start in (0, max(0, size - EDGE)):
+            f.seek(start)
+            f.write(bytes(min(EDGE, size)))
+        f.flush()
+        os.fsync(f.fileno())
