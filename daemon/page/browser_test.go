@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +73,14 @@ func startChromium(ctx context.Context, t *testing.T) *chromium {
 // call sends a command and returns its result.
 func (c *chromium) call(method string, params map[string]any) map[string]any {
 	c.t.Helper()
+	result, problem := c.try(method, params)
+	require.Empty(c.t, problem, method)
+	return result
+}
+
+// try sends a command and returns its result, or what the browser says is wrong.
+func (c *chromium) try(method string, params map[string]any) (result map[string]any, problem string) {
+	c.t.Helper()
 	c.last++
 	message := map[string]any{"id": c.last, "method": method, "params": params}
 	if c.session != "" {
@@ -86,17 +95,31 @@ func (c *chromium) call(method string, params map[string]any) map[string]any {
 		}
 		require.NoError(c.t, websocket.JSON.Receive(c.conn, &answer), method)
 		if answer.ID == c.last {
-			require.Empty(c.t, string(answer.Error), method)
-			return answer.Result
+			return answer.Result, string(answer.Error)
 		}
 	}
 }
 
-// value is what an expression is on the page.
+// value is what an expression is on the page. While the page gives way to another one, it is asked for again.
 func (c *chromium) value(expression string) any {
 	c.t.Helper()
-	got := c.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true})
-	return got["result"].(map[string]any)["value"]
+	params := map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}
+	for {
+		got, problem := c.try("Runtime.evaluate", params)
+		if isLeaving(problem) {
+			time.Sleep(50 * time.Millisecond) // the connection has the deadline
+			continue
+		}
+		require.Empty(c.t, problem, expression)
+		return got["result"].(map[string]any)["value"]
+	}
+}
+
+// isLeaving reports whether something was not evaluated because its page was left meanwhile.
+func isLeaving(problem string) bool {
+	return slices.ContainsFunc([]string{
+		"Inspected target navigated or closed", "Execution context was destroyed", "Cannot find default execution context",
+	}, func(text string) bool { return strings.Contains(problem, text) })
 }
 
 // await waits until an expression holds.
