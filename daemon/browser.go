@@ -2,15 +2,20 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
+	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/daemon/page"
 )
 
@@ -29,6 +34,13 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		},
 		LosableData:        d.metal.LosableData,
 		ChangedCertificate: d.metal.ChangedCertificate,
+		Workload: func(ctx context.Context, c status.Cluster) (workload.Contents, error) {
+			text, err := d.readKubeconfig(ctx, c)
+			if err != nil {
+				return workload.Contents{}, err
+			}
+			return workload.Asker{}.Ask(ctx, text)
+		},
 	}
 	deeds := page.Deeds{
 		API:      d.kube.REST,
@@ -38,13 +50,44 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		Reload:   d.reload,
 
 		EndMaintenance: d.metal.EndMaintenance,
-		Kubeconfig: func(cluster string) ([]byte, error) {
-			return kubeconfig.ReadInstalled(contract.Dir, cluster)
-		},
+		Kubeconfig:     d.readKubeconfig,
 		Bundle: func(ctx context.Context, w io.Writer) error {
 			return NewCollector(ctx, status.SocketPath).Write(ctx, w)
 		},
 	}
 
 	return page.New(d.log, sources, deeds, audit.PageFile, secrets.Authority)
+}
+
+// readKubeconfig is the log-in of a cluster's administrator: what the installer left, or the Secret of Cluster API. The
+// error is for people.
+func (d *Daemon) readKubeconfig(ctx context.Context, c status.Cluster) ([]byte, error) {
+	if c.Kind != status.KindCluster {
+		return kubeconfig.ReadInstalled(contract.Dir, c.Name)
+	}
+
+	api, err := d.metal.Client()
+	if err != nil {
+		return nil, err
+	}
+	return readClusterSecret(ctx, api, c)
+}
+
+// readClusterSecret is what Cluster API keeps of a cluster. One that is not to be handed to anyone is an error.
+func readClusterSecret(ctx context.Context, api client.Reader, c status.Cluster) ([]byte, error) {
+	secret := &corev1.Secret{}
+	name := client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-kubeconfig"}
+	err := api.Get(ctx, name, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("cluster %s has no kubeconfig yet: there is no Secret %s", c.Name, name)
+	case err != nil:
+		return nil, fmt.Errorf("read Secret %s: %w", name, err)
+	}
+
+	text := secret.Data["value"]
+	if err := kubeconfig.Check(text); err != nil {
+		return nil, fmt.Errorf("the kubeconfig of cluster %s is not handed out: %w", c.Name, err)
+	}
+	return text, nil
 }

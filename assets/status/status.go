@@ -157,6 +157,12 @@ const (
 	ClusterDeleting   = "deleting"
 )
 
+// Kinds of the objects that ask for clusters.
+const (
+	KindProvisioning = "Provisioning" // of bpa.akraino.org
+	KindCluster      = "Cluster"      // of Cluster API
+)
+
 // Cluster is one workload Kubernetes.
 type Cluster struct {
 	Name    string `json:"name"`
@@ -170,6 +176,12 @@ type Cluster struct {
 	Warnings  []string      `json:"warnings,omitempty"`  // of what works and may surprise, and of servers that it let go of uncleared
 	Leftovers []Leftover    `json:"leftovers,omitempty"` // the latter, each by its server
 	Updates   []NodeUpdate  `json:"updates,omitempty"`   // that keep its nodes up to date
+
+	Namespace string    `json:"namespace,omitempty"` // of the object that asks for it
+	Kind      string    `json:"kind,omitempty"`      // of that object, one of the above
+	Checks    []Check   `json:"checks,omitempty"`    // of its last verification
+	Checked   time.Time `json:"checked,omitzero"`    // when that was
+	Log       string    `json:"log,omitempty"`       // of the installer's last run, a file on the appliance
 }
 
 // NodeUpdate is how one resource of that kind stands.
@@ -196,7 +208,8 @@ type ClusterNode struct {
 	Host    string   `json:"host,omitempty"` // the server that it is, namespace/name
 	Address string   `json:"address,omitempty"`
 	State   string   `json:"state"`
-	Reason  string   `json:"reason,omitempty"` // why it is not further
+	Reason  string   `json:"reason,omitempty"`  // why it is not further
+	Version string   `json:"version,omitempty"` // of its kubelet, where Cluster API says it
 }
 
 // Component is a bundle of objects that clusters get.

@@ -20,7 +20,7 @@ func shownPages(t *testing.T) map[string]document {
 		b := logIn(t, newServer(t, of))
 		paths := []string{"/", "/clusters", "/uploads", "/appliance"}
 		if len(of.doc.Nodes) > 0 {
-			paths = append(paths, "/nodes/node-000", "/nodes/52:54:00:99:00:01")
+			paths = append(paths, "/nodes/node-000", "/nodes/52:54:00:99:00:01", "/clusters/edge", "/clusters/lab")
 		}
 		for _, path := range paths {
 			pages[name+path] = b.open(path)
@@ -28,7 +28,7 @@ func shownPages(t *testing.T) map[string]document {
 	}
 	of, places := acting()
 	b := logInAs(t, newServer(t, of), Owner)
-	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/appliance"} {
+	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", "/appliance"} {
 		pages["owner"+path] = b.open(path)
 	}
 	for _, a := range actions() {

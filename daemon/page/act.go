@@ -137,7 +137,7 @@ func (s *Server) perform(ctx context.Context, a action, o order) (result, *refus
 	if err != nil {
 		return result{}, newRefusal(fmt.Errorf("%w: %w", errNoAPI, err))
 	}
-	if err := checkRight(ctx, api, o.by, a, o.name); err != nil {
+	if err := checkRight(ctx, api, o.by, right{a.name, a.on.resource}, o.name); err != nil {
 		return result{}, newRefusal(err)
 	}
 

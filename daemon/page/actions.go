@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
@@ -20,7 +21,7 @@ type Deeds struct {
 	Adopt      func(nodes []string) (adopted []string, err error)
 	TrustBMC   func(node, fingerprint string) (before, now string, err error)
 	Reload     func() error
-	Kubeconfig func(cluster string) ([]byte, error)
+	Kubeconfig func(ctx context.Context, c status.Cluster) ([]byte, error)
 	Bundle     func(ctx context.Context, w io.Writer) error
 
 	EndMaintenance func(ctx context.Context, node string) error // Ironic works with the node again
@@ -35,7 +36,7 @@ type subject struct {
 
 var (
 	onNode      = subject{"nodes", "/nodes/{name}", "/nodes/%s"}
-	onCluster   = subject{"clusters", "/clusters/{name}", "/clusters"}
+	onCluster   = subject{"clusters", "/clusters/{name}", "/clusters/%s"}
 	onAppliance = subject{"appliance", "/appliance", "/appliance"}
 )
 
@@ -156,12 +157,8 @@ func actions() []action {
 			name: "kubeconfig", on: onCluster, needs: Owner, title: "Download the kubeconfig",
 			effect:  "Whoever has this file is administrator of the cluster. Keep it like a key.",
 			offered: isInstalled,
-			do: func(_ context.Context, s *Server, o order) (result, error) {
-				text, err := s.deeds.Kubeconfig(o.name)
-				return result{file: o.name + ".kubeconfig", write: func(w io.Writer) error {
-					_, err := w.Write(text)
-					return err
-				}}, err
+			do: func(ctx context.Context, s *Server, o order) (result, error) {
+				return s.newKubeconfig(ctx, o.name)
 			},
 		},
 		{

@@ -18,6 +18,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"firstlight.dev/firstlight/assets/status"
 )
 
 // acting is a rack in which each action makes sense somewhere; places says where, by the action's name.
@@ -174,9 +176,9 @@ func (s *apiServer) deeds() Deeds {
 			s.note("reload")
 			return nil
 		},
-		Kubeconfig: func(cluster string) ([]byte, error) {
-			s.note("kubeconfig %s", cluster)
-			return []byte("kubeconfig of " + cluster), nil
+		Kubeconfig: func(_ context.Context, c status.Cluster) ([]byte, error) {
+			s.note("kubeconfig %s", c.Name)
+			return []byte("kubeconfig of " + c.Name), nil
 		},
 		Bundle: func(_ context.Context, w io.Writer) error {
 			s.note("bundle")

@@ -2,12 +2,10 @@ package page
 
 import (
 	"slices"
-	"strings"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
@@ -92,7 +90,6 @@ func isPaused(p *picture, name string) (about string, ok bool) {
 }
 
 func isInstalled(p *picture, name string) (about string, ok bool) {
-	return "", slices.ContainsFunc(p.doc.Clusters, func(c status.Cluster) bool {
-		return c.Name == name && c.State == strings.ToLower(v1alpha1.PhaseReady)
-	})
+	c, ok := findCluster(p.doc.Clusters, name)
+	return "", ok && c.State == status.ClusterReady
 }

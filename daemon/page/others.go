@@ -1,15 +1,12 @@
 package page
 
-import (
-	"strings"
-
-	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
-)
+import "firstlight.dev/firstlight/assets/status"
 
 // clusterView is one cluster.
 type clusterView struct {
 	status.Cluster
+	Ref    string // clusterRef
+	Path   string
 	Level  level
 	Offers []offer
 }
@@ -20,18 +17,26 @@ type clustersView struct{ Clusters []clusterView }
 func newClustersView(p *picture, by Role) clustersView {
 	var failed, others []clusterView
 	for _, c := range p.doc.Clusters {
-		v := clusterView{c, busy, newOffers(p, by, onCluster, c.Name)}
-		switch {
-		case c.Error != "":
-			v.Level = bad
+		v := newClusterView(p, by, c)
+		if v.Level == bad {
 			failed = append(failed, v)
-			continue
-		case c.State == strings.ToLower(v1alpha1.PhaseReady):
-			v.Level = good
+		} else {
+			others = append(others, v)
 		}
-		others = append(others, v)
 	}
 	return clustersView{append(failed, others...)}
+}
+
+func newClusterView(p *picture, by Role, c status.Cluster) clusterView {
+	ref := clusterRef(p.doc.Clusters, c)
+	v := clusterView{c, ref, clusterPath(ref), busy, newOffers(p, by, onCluster, ref)}
+	switch {
+	case c.Error != "":
+		v.Level = bad
+	case c.State == status.ClusterReady:
+		v.Level = good
+	}
+	return v
 }
 
 // uploadsView is the page of what was uploaded.

@@ -23,6 +23,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
+	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/limit"
@@ -40,7 +41,7 @@ const (
 	perClient   = 64
 )
 
-// Sources are what pages are made of. All answer from memory.
+// Sources are what pages are made of. All but those that say otherwise answer from memory.
 type Sources struct {
 	Document func() status.Document
 	Why      func() []status.Node     // every node, and machines that neither site nor API name
@@ -55,6 +56,9 @@ type Sources struct {
 	LosableData func(node string) string
 	// ChangedCertificate is the SHA-256 of what a node's BMC shows in place of the pinned certificate; "": nothing.
 	ChangedCertificate func(node string) string
+
+	// Workload asks a cluster what runs on it. It does not answer from memory, and its error is for people.
+	Workload func(ctx context.Context, c status.Cluster) (workload.Contents, error)
 }
 
 // Server serves the page. Its zero value is not usable; see New.
@@ -71,6 +75,9 @@ type Server struct {
 	streams   chan struct{} // a place for each
 	bundles   chan struct{} // a place for the one that is being collected
 	handler   http.Handler
+
+	reviews   *lookup[error] // who may read what
+	workloads *lookup[workloadAnswer]
 }
 
 // New returns a server, which writes what people do into auditLog, a file. Nothing is read or listened on before Serve.
@@ -91,6 +98,7 @@ func New(
 	s.streams = make(chan struct{}, maxStreams)
 	s.hub = newHub(s.read)
 	s.handler = s.newHandler()
+	s.reviews, s.workloads = s.newReviews(), s.newWorkloads()
 	return s
 }
 

@@ -32,6 +32,8 @@ type picture struct {
 	losable      map[string]string // fingerprints of data that keeps nodes from being installed
 	certificates map[string]string // fingerprints of what BMCs show in place of a pinned certificate
 
+	workloads map[string]answer[workloadAnswer] // of clusters that somebody looks at, by clusterRef
+
 	mu       sync.Mutex
 	rendered map[string][]byte // main parts, by role and path
 }
@@ -52,6 +54,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 
 		losable:      map[string]string{},
 		certificates: map[string]string{},
+		workloads:    s.workloads.known(),
 	}
 	for _, n := range p.doc.Nodes {
 		p.named[n.Name] = true
@@ -102,8 +105,13 @@ func (p *picture) digest() (string, error) {
 		}
 	}
 
+	workloads := map[string]workloadAnswer{} // without the time of each: it changes when nothing else does
+	for ref, a := range p.workloads {
+		workloads[ref] = a.Value
+	}
+
 	b, err := json.Marshal([]any{
-		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.time.Unix() / 60,
+		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, workloads, p.time.Unix() / 60,
 	})
 	if err != nil {
 		return "", err

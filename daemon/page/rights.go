@@ -46,17 +46,21 @@ func Stage(api func() (client.Client, error)) bringup.Stage {
 	}.Bringup()
 }
 
-// Rights are the objects by which the API server decides what people of each role may do. A viewer's group has none.
+// Rights are the objects by which the API server decides what people of each role may do. A viewer's group changes
+// nothing.
 func Rights() []client.Object {
 	var all []client.Object
+	for _, r := range Roles() {
+		all = append(all, newClusterRole(r), newClusterRoleBinding(r))
+	}
 	for _, r := range Roles()[1:] {
-		all = append(all, newClusterRole(r), newClusterRoleBinding(r), newHostRole(r), newHostRoleBinding(r))
+		all = append(all, newHostRole(r), newHostRoleBinding(r))
 	}
 	all = append(all, metal3.GroupPolicy("hosts-operators.firstlight.dev", Operator.group())...)
 	return append(all, metal3.GroupPolicy("hosts-owners.firstlight.dev", Owner.group(), label.Overwrite)...)
 }
 
-// newClusterRole gives the verbs of a role's actions.
+// newClusterRole gives the verbs of a role's actions and readings.
 func newClusterRole(r Role) *rbacv1.ClusterRole {
 	var rules []rbacv1.PolicyRule
 	for _, on := range subjects() {
@@ -68,6 +72,16 @@ func newClusterRole(r Role) *rbacv1.ClusterRole {
 		}
 		if len(rule.Verbs) > 0 {
 			rules = append(rules, rule)
+		}
+	}
+
+	for _, of := range readings() {
+		if r.covers(of.needs) {
+			rules = append(rules, rbacv1.PolicyRule{
+				APIGroups: []string{rightsGroup},
+				Resources: []string{of.resource},
+				Verbs:     []string{readVerb},
+			})
 		}
 	}
 
@@ -113,8 +127,11 @@ func rbacKind(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
+// right is something that RBAC can allow, in the group of actions.
+type right struct{ verb, resource string }
+
 // checkRight asks the API server, as a person, whether it may do something to what has a name.
-func checkRight(ctx context.Context, api *rest.Config, by Person, a action, name string) error {
+func checkRight(ctx context.Context, api *rest.Config, by Person, to right, name string) error {
 	c, err := authorizationclient.NewForConfig(by.impersonate(api))
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
@@ -123,8 +140,8 @@ func checkRight(ctx context.Context, api *rest.Config, by Person, a action, name
 	review, err := c.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group:    rightsGroup,
-			Resource: a.on.resource,
-			Verb:     a.name,
+			Resource: to.resource,
+			Verb:     to.verb,
 			Name:     name,
 		}},
 	}, metav1.CreateOptions{})

@@ -50,7 +50,10 @@ func TestRolesHaveTheRightsOfTheirActions(t *testing.T) {
 		if !strings.Contains(string(text), "ValidatingAdmissionPolicy") {
 			assert.NotContains(t, string(text), "*", "no right is for whatever comes")
 		}
-		assert.NotContains(t, string(text), Viewer.group())
+	}
+	for _, r := range newClusterRole(Viewer).Rules {
+		assert.Equal(t, []string{readVerb}, r.Verbs, "a viewer changes nothing")
+		assert.Equal(t, []string{rightsGroup}, r.APIGroups, "no object of the API is a viewer's")
 	}
 }
 
@@ -81,6 +84,16 @@ func TestTheAPIServerDecidesWhoMayAct(t *testing.T) {
 				assert.Nil(t, no, "%s as %s: %+v", a.name, role, no)
 			} else if assert.NotNil(t, no, "%s as %s", a.name, role) {
 				assert.Equal(t, 403, no.code, "%s as %s: %s", a.name, role, no.text)
+			}
+		}
+	}
+	for _, role := range Roles() {
+		for _, of := range readings() {
+			err := s.checkReading(t.Context(), ann(role), of)
+			if role.covers(of.needs) {
+				assert.NoError(t, err, "%s as %s", of.resource, role)
+			} else {
+				assert.ErrorIs(t, err, errForbidden, "%s as %s", of.resource, role)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func routes() []route {
 		{"GET", "/events", Viewer, nil, (*Server).serveEvents},
 	}
 	for _, v := range views() {
-		all = append(all, route{"GET", v.pattern, Viewer, nil, func(
+		all = append(all, route{"GET", v.pattern, v.needs(), nil, func(
 			s *Server, w http.ResponseWriter, r *http.Request, of *session,
 		) {
 			s.serveView(w, r, of, v)

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
@@ -30,6 +32,8 @@ type state struct {
 
 	losable      map[string]string
 	certificates map[string]string
+
+	workloads map[string]workload.Contents // by cluster; one without any does not answer
 }
 
 func (s *state) sources() Sources {
@@ -44,11 +48,20 @@ func (s *state) sources() Sources {
 
 		LosableData:        func(name string) string { return s.losable[name] },
 		ChangedCertificate: func(name string) string { return s.certificates[name] },
+
+		Workload: func(_ context.Context, c status.Cluster) (workload.Contents, error) {
+			if w, ok := s.workloads[c.Name]; ok {
+				return w, nil
+			}
+			return workload.Contents{}, errors.New("https://172.22.1.5:6443: i/o timeout")
+		},
 	}
 }
 
-// newServer is a server of a state that can do nothing, with an authority of its own.
-func newServer(t testing.TB, of *state) *Server { return newServerWith(t, of, Deeds{}) }
+// newServer is a server of a state that can do nothing, with an authority of its own. Its API server knows the roles.
+func newServer(t testing.TB, of *state) *Server {
+	return newServerWith(t, of, Deeds{API: newAPIServer(t).deeds().API})
+}
 
 func newServerWith(t testing.TB, of *state, deeds Deeds) *Server {
 	authority, err := ca.Open(t.TempDir(), time.Now)
@@ -149,12 +162,17 @@ func rack(nodes int) *state {
 		{MAC: "52:54:00:99:00:01", Since: at, Boots: 1, Marks: []boottrace.Mark{{Step: boottrace.StepDiscover, Time: at}}},
 	}
 	s.doc.Clusters = []status.Cluster{
-		{Name: "edge", State: "ready", Nodes: "3/3", Text: "is verified"},
-		{Name: "lab", State: "failed", Nodes: "1/2", Percent: 40, Error: "node lab-2 has no address", Members: []status.ClusterNode{
+		{Name: "edge", State: "ready", Nodes: "3/3", Text: "is verified", Namespace: "default", Kind: status.KindProvisioning,
+			Members: []status.ClusterNode{{Name: "edge-1", Roles: []string{"master"}, Host: "metal3/node-006", Address: "172.22.1.7",
+				State: "installed"}},
+			Checks:  []status.Check{{Name: "DNS", State: status.CheckOK, Text: "every node resolves names"}},
+			Checked: time.Now().Add(-time.Hour)},
+		{Name: "lab", Namespace: "default", Kind: status.KindProvisioning, Log: "/opt/kud/multi-cluster/lab/log/2.log", State: "failed", Nodes: "1/2", Percent: 40, Error: "node lab-2 has no address", Members: []status.ClusterNode{
 			{Name: "lab-1", Roles: []string{"control-plane"}, Host: "metal3/node-004", Address: "172.22.1.5", State: "ready"},
 			{Name: "lab-2", Roles: []string{"worker"}, Host: "metal3/node-005", State: "waiting", Reason: "no lease"},
 		}},
 	}
+	s.workloads = map[string]workload.Contents{"edge": contents()}
 	s.doc.Artifacts = &status.Artifacts{
 		URL: "https://172.22.0.1:9015/", Artifacts: 2, Stored: 3e9, Free: 20e9,
 		Conditions:  []status.Check{{Name: "serving", State: status.CheckOK}},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"net/http"
+	"strings"
 )
 
 // partParameter asks for the main part of a page alone.
@@ -33,6 +34,7 @@ func views() []view {
 		{"/clusters", "Clusters", "/clusters", "clusters.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
 			return newClustersView(p, by), "Clusters", true
 		}},
+		{"/clusters/{name}", "", "", "cluster.html", showCluster},
 		{"/uploads", "Uploads", "/uploads", "uploads.html", func(p *picture, _ Role, _ *http.Request) (any, string, bool) {
 			return newUploadsView(p), "Uploads", true
 		}},
@@ -74,6 +76,7 @@ type navLink struct {
 
 // serveView shows a page, or its main part alone.
 func (s *Server) serveView(w http.ResponseWriter, r *http.Request, of *session, v view) {
+	r, read := s.prepare(r, of.person, v)
 	p, err := s.hub.current()
 	if err != nil {
 		s.fail(w, err)
@@ -81,18 +84,21 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, of *session, 
 	}
 
 	code := http.StatusOK
-	by := of.person.Role
+	by, no := of.person.Role, deniedText(denialOf(r))
 	data, title, ok := v.data(p, by, r)
 	name := v.template
-	if !ok {
+	switch {
+	case !ok:
 		code, name = http.StatusNotFound, "missing.html"
+	case read.isWhole && no != "":
+		code, name, data = newRefusal(denialOf(r)).code, "denied.html", no
 	}
 
 	shown := mainView{Version: p.version, Title: title, Headline: newHeadline(p.doc), Data: data}
 	render := func() ([]byte, error) { return execute(name, shown) }
 	var main []byte
 	if ok {
-		main, err = p.render(string(by)+" "+r.URL.Path, render)
+		main, err = p.render(strings.Join([]string{string(by), r.URL.Path, no}, " "), render)
 	} else {
 		main, err = render() // under no path: others make them up without end
 	}
@@ -122,7 +128,7 @@ func newFrame(p *picture, of *session, path, title string, main []byte) frameVie
 		Main:  safeHTML(main),
 	}
 	for _, to := range views() {
-		if to.title != "" {
+		if to.title != "" && of.person.Role.covers(to.needs()) {
 			frame.Links = append(frame.Links, navLink{to.path, to.title, to.path == path})
 		}
 	}

@@ -309,7 +309,7 @@ func TestStagesOnARealAPIServer(t *testing.T) {
 	all[0].Leftovers = nil
 	text, err := json.Marshal(all)
 	require.NoError(t, err)
-	assert.JSONEq(t, `[{"name":"edge","state":"new"}]`, string(text))
+	assert.JSONEq(t, `[{"name":"edge","state":"new","namespace":"default","kind":"Provisioning"}]`, string(text))
 }
 
 // TestTheOperatorReadsNoOtherSecrets asks the real API server what the operator's account may not.

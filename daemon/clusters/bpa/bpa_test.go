@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -115,6 +116,28 @@ func TestAClusterHasTheUpdatesOfItsNamespace(t *testing.T) {
 		{Name: "default/december", State: "new"},
 	}, all[0].Updates)
 	assert.True(t, all[0].Updates[0].IsStuck())
+}
+
+func TestAClusterHasTheChecksOfItsVerification(t *testing.T) {
+	at := metav1.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	all := StatusOf([]v1alpha1.Provisioning{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "edge"},
+		Status: v1alpha1.ProvisioningStatus{
+			Checks: []v1alpha1.CheckStatus{
+				{Name: "DNS", Outcome: v1alpha1.CheckPassed, Message: "resolves", Time: at},
+				{Name: "Service", Outcome: v1alpha1.CheckFailed, Message: "timeout", Time: at},
+			},
+			Job: &v1alpha1.JobStatus{Log: "/opt/kud/multi-cluster/edge/log/1.log"},
+		},
+	}}, nil, nil)
+	assert.Equal(t, []status.Cluster{{
+		Name: "edge", State: status.ClusterNew, Namespace: "default", Kind: status.KindProvisioning,
+		Checks: []status.Check{
+			{Name: "DNS", State: status.CheckOK, Text: "resolves"}, {Name: "Service", State: status.CheckFailed, Text: "timeout"},
+		},
+		Checked: at.Time,
+		Log:     "/opt/kud/multi-cluster/edge/log/1.log",
+	}}, all)
 }
 
 // TestDocs: docs/bpa.md explains every reason, and every test of the operator that docs/tests.md names is there.

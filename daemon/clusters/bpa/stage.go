@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -128,6 +129,12 @@ func StatusOf(
 			Warnings:  p.Status.Warnings,
 			Leftovers: listLeftovers(v1alpha1.ClusterOf(p), hosts),
 			Updates:   listUpdates(p, updates),
+			Namespace: p.Namespace,
+			Kind:      status.KindProvisioning,
+		}
+		s.Checks, s.Checked = listChecks(p.Status.Checks)
+		if p.Status.Job != nil {
+			s.Log = p.Status.Job.Log
 		}
 		switch p.Status.Phase {
 		case v1alpha1.PhaseRefused, v1alpha1.PhaseFailed:
@@ -151,6 +158,19 @@ func StatusOf(
 	}
 
 	return all
+}
+
+// listChecks are those of the last verification, and when that was.
+func listChecks(checks []v1alpha1.CheckStatus) (all []status.Check, at time.Time) {
+	for _, c := range checks {
+		s := status.Check{Name: c.Name, State: status.CheckFailed, Text: c.Message}
+		if c.Outcome == v1alpha1.CheckPassed {
+			s.State = status.CheckOK
+		}
+		all = append(all, s)
+		at = c.Time.Time
+	}
+	return all, at
 }
 
 // listUpdates are the NodeUpdates of a cluster: those of its own namespace.

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +20,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
 
 // Clusters are the clusters of Cluster API as they stood when they were read, with their machines.
@@ -82,7 +84,7 @@ func list[T any](ctx context.Context, api client.Reader, kind string) ([]T, erro
 
 // describe says how a cluster stands. It is pure.
 func describe(c *clusterv1.Cluster, machines []clusterv1.Machine, hosts []metal3api.BareMetalHost) status.Cluster {
-	s := status.Cluster{Name: c.Name}
+	s := status.Cluster{Name: c.Name, Namespace: c.Namespace, Kind: status.KindCluster}
 	running, claimed := 0, 0
 	for i := range machines {
 		n := describeMachine(&machines[i], hosts)
@@ -105,6 +107,7 @@ func describe(c *clusterv1.Cluster, machines []clusterv1.Machine, hosts []metal3
 	}
 
 	v := readVerification(c)
+	s.Checks, s.Checked = listChecks(v)
 	topology := meta.FindStatusCondition(c.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
 	switch {
 	case !c.DeletionTimestamp.IsZero():
@@ -128,6 +131,21 @@ func describe(c *clusterv1.Cluster, machines []clusterv1.Machine, hosts []metal3
 	return s
 }
 
+// listChecks are those of a verification, and when that was; none of nil.
+func listChecks(v *contract.Verification) (all []status.Check, at time.Time) {
+	if v == nil {
+		return nil, time.Time{}
+	}
+	for _, c := range v.Checks {
+		s := status.Check{Name: c.Name, State: status.CheckFailed, Text: c.Message}
+		if c.Passed {
+			s.State = status.CheckOK
+		}
+		all = append(all, s)
+	}
+	return all, v.Time
+}
+
 // replicas is how many machines a topology asks for; 0 for a cluster without one.
 func replicas(c *clusterv1.Cluster) int { return int(controlPlanes(c) + workers(c)) }
 
@@ -147,6 +165,9 @@ func describeMachine(m *clusterv1.Machine, hosts []metal3api.BareMetalHost) stat
 		if c := h.Spec.ConsumerRef; c != nil && c.Kind == "Metal3Machine" && c.Name == m.Spec.InfrastructureRef.Name {
 			n.Host = h.Namespace + "/" + h.Name
 		}
+	}
+	if m.Status.NodeInfo != nil {
+		n.Version = m.Status.NodeInfo.KubeletVersion
 	}
 	for _, a := range m.Status.Addresses {
 		if a.Type == clusterv1.MachineInternalIP && n.Address == "" {

@@ -98,16 +98,23 @@ func TestHowAClusterStands(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := describe(c.cluster, c.machines, c.hosts)
-			got.Members = nil
-			c.want.Name = "edge"
+			got.Members, got.Checks, got.Checked = nil, nil, time.Time{}
+			c.want.Name, c.want.Namespace, c.want.Kind = "edge", "metal3", "Cluster"
 			assert.Equal(t, c.want, got)
 		})
 	}
 
+	checked := describe(testCluster(verifiedWith(failed)), both, claimed)
+	assert.Equal(t, []status.Check{
+		{Name: "DNS", State: status.CheckFailed, Text: "timeout"}, {Name: "Service", State: status.CheckOK},
+	}, checked.Checks)
+	assert.Equal(t, time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), checked.Checked.UTC())
+
+	both[0].Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: "v1.34.2"}
 	members := describe(testCluster(), both, claimed).Members
 	assert.Equal(t, []status.ClusterNode{
 		{Name: "cp", Roles: []string{"control-plane"}, Host: "metal3/node-1", Address: "172.22.0.11", State: "ready"},
-		{Name: "w", Roles: []string{"worker"}, Address: "172.22.0.11", State: "ready"},
+		{Name: "w", Roles: []string{"worker"}, Address: "172.22.0.11", State: "ready", Version: "v1.34.2"},
 	}, members)
 }
 

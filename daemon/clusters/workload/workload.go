@@ -1,0 +1,167 @@
+// Package workload asks a workload cluster what runs on it, for people who look at it from the appliance: its nodes, its
+// pods, and what happened there lately. It reads with the cluster's own kubeconfig, and writes nothing. What comes back is
+// the word of whoever owns the cluster, so its time, number and size are bounded.
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"firstlight.dev/firstlight/assets/excerpt"
+	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
+)
+
+// Bounds of what is asked for.
+const (
+	maxNodes  = 1000
+	maxPods   = 2000
+	maxEvents = 2000
+	maxAnswer = 32 << 20        // bytes of one answer
+	timeout   = 3 * time.Second // of the first question to one API server
+)
+
+// Bounds of what is kept for people.
+const (
+	keptNodes  = 300
+	keptPods   = 100
+	keptEvents = 30
+)
+
+// Contents are what runs on a cluster. It is not changed.
+type Contents struct {
+	Server  string // address of the API server that answered
+	Version string // of Kubernetes, as that says it
+	Nodes   []Node // those that are not well first
+	Pods    []Pod  // those that are not well first
+	Events  []Event
+
+	// How many there are besides those above; More says that the cluster has even more than were asked for.
+	NodeCount, PodCount, SickNodes, SickPods int
+	MoreNodes, MorePods, MoreEvents          bool
+}
+
+// Asker asks clusters. Its zero value is usable.
+type Asker struct {
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) // nil: kubeconfig.DialOthers
+	Now  func() time.Time                                                     // nil: time.Now
+}
+
+// Ask reads what runs on the cluster of a kubeconfig. Of several control planes the first that answers is asked. The
+// error is for people.
+func (a Asker) Ask(ctx context.Context, text []byte) (Contents, error) {
+	configs, err := kubeconfig.ParseContexts(text)
+	if err != nil {
+		return Contents{}, fmt.Errorf("its kubeconfig is not used: %w", err)
+	}
+
+	var problems []error
+	for _, config := range configs {
+		set, version, err := a.connect(ctx, config)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", config.Host, err))
+			continue
+		}
+
+		c, err := a.read(ctx, set)
+		if err != nil {
+			return Contents{}, fmt.Errorf("%s: %w", config.Host, err)
+		}
+		c.Server, c.Version = config.Host, excerpt.Start(version, 60)
+		return c, nil
+	}
+	return Contents{}, errors.Join(problems...)
+}
+
+// connect returns a client of one API server, once that has said its version.
+func (a Asker) connect(ctx context.Context, config *rest.Config) (set *kubernetes.Clientset, version string, err error) {
+	c := rest.CopyConfig(config)
+	c.Dial = a.Dial
+	if c.Dial == nil {
+		c.Dial = kubeconfig.DialOthers
+	}
+	c.QPS, c.Burst = 50, 100
+	c.UserAgent = "firstlight-page"
+	c.ContentType = runtime.ContentTypeProtobuf
+	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	c.WarningHandler = rest.NoWarnings{}
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
+	if set, err = kubernetes.NewForConfig(c); err != nil {
+		return nil, "", err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	body, err := set.RESTClient().Get().AbsPath("/version").SetHeader("Accept", runtime.ContentTypeJSON).DoRaw(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	return set, parseVersion(body), nil
+}
+
+// read lists nodes, pods and events at the same time.
+func (a Asker) read(ctx context.Context, set kubernetes.Interface) (Contents, error) {
+	var (
+		nodes  *corev1.NodeList
+		pods   *corev1.PodList
+		events *corev1.EventList
+	)
+	core, asked := set.CoreV1(), new(errgroup.Group)
+	asked.Go(func() (err error) {
+		nodes, err = core.Nodes().List(ctx, metav1.ListOptions{Limit: maxNodes})
+		return err
+	})
+	asked.Go(func() (err error) {
+		pods, err = core.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: maxPods})
+		return err
+	})
+	asked.Go(func() (err error) {
+		events, err = core.Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: maxEvents})
+		return err
+	})
+	if err := asked.Wait(); err != nil {
+		return Contents{}, err
+	}
+
+	now := time.Now
+	if a.Now != nil {
+		now = a.Now
+	}
+	return describe(nodes, pods, events, now()), nil
+}
+
+// boundedTransport breaks off answers that are longer than maxAnswer.
+type boundedTransport struct{ next http.RoundTripper }
+
+func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(r)
+	if err == nil {
+		response.Body = &boundedBody{response.Body, maxAnswer}
+	}
+	return response, err
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("the answer is longer than %d MiB", maxAnswer>>20)
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}

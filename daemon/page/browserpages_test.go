@@ -1,0 +1,62 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestABrowserReadsEveryPage opens the pages of the site in light and dark, wide and as narrow as a phone, without
+// JavaScript: nothing is cut off, and the keyboard reaches what is to be followed or scrolled.
+func TestABrowserReadsEveryPage(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	s := newServer(t, rack(10))
+	c := startChromium(ctx, t)
+	c.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true})
+	url, _ := serveAlone(t, s)
+	code, _ := s.logins.mint(ann(Owner))
+	c.open(LoginURL(url+"/", code))
+	c.value("document.querySelector('button').focus()")
+	c.press("Enter", 13)
+	c.await("location.pathname === '/' && document.readyState === 'complete'")
+
+	for _, page := range []struct{ path, name, shows string }{
+		{"/clusters/edge", "cluster", "CrashLoopBackOff: back-off 5m0s"},
+		{"/clusters/lab", "cluster-failed", "It did not answer at"},
+	} {
+		for _, scheme := range []string{"light", "dark"} {
+			for _, width := range []int{1200, 390} {
+				c.size(width, 900, scheme)
+				c.open(url + page.path)
+				assert.Contains(t, c.value("document.getElementById('main').innerText"), page.shows, page.path)
+				assert.Equal(t, true, c.value("document.documentElement.scrollWidth <= innerWidth"), "%s, %d wide", page.path, width)
+				c.picture(fmt.Sprintf("%s-%s-%d", page.name, scheme, width))
+			}
+		}
+		assert.Equal(t, "Changes show when you load the page again.", c.value("document.getElementById('live').textContent"))
+		c.checkKeyboard(page.path)
+	}
+}
+
+// checkKeyboard goes through a page by the Tab key: it reaches every link, button and region that scrolls, in order.
+func (c *chromium) checkKeyboard(path string) {
+	c.t.Helper()
+	const all = "[...document.querySelectorAll('a, button, summary, [tabindex=\"0\"], input:not([type=hidden])')]"
+	count := int(c.value(all + ".length").(float64))
+	c.value("document.activeElement.blur()")
+	var reached []string
+	for range count {
+		c.press("Tab", 9)
+		reached = append(reached, fmt.Sprint(c.value(all+".indexOf(document.activeElement)")))
+	}
+	var want []string
+	for i := range count {
+		want = append(want, fmt.Sprint(i))
+	}
+	assert.Equal(c.t, strings.Join(want, " "), strings.Join(reached, " "), path)
+}

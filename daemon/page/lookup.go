@@ -1,0 +1,147 @@
+package page
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Bounds of what lookups keep.
+const (
+	maxLookups  = 1024            // answers of one lookup
+	lookupTTL   = 2 * time.Minute // an open page asks again at least every minute
+	maxParallel = 4               // questions of one lookup
+)
+
+// lookup asks what is not in memory, for pages that need it, and keeps the answers for a while: however many people
+// look, one question is asked at a time for each name, and nobody waits long.
+type lookup[T any] struct {
+	ask     func(ctx context.Context, name string) T
+	changed func()           // there is another answer; nil: nobody wants to know
+	now     func() time.Time // nil: time.Now
+
+	timeout time.Duration // of a question
+	fresh   time.Duration // for which an answer is not asked for again
+	stale   time.Duration // for which an answer is used while the next one is awaited; at least fresh
+	wait    time.Duration // for which someone waits who gets none otherwise
+
+	mu      sync.Mutex
+	answers map[string]*lookupEntry[T]
+	running int
+}
+
+type lookupEntry[T any] struct {
+	value T
+	at    time.Time // of value; zero: there is none
+	used  time.Time
+	done  chan struct{} // closed when the question that is under way is answered; nil: none is
+}
+
+// answer is what came of a question, and when.
+type answer[T any] struct {
+	Value T
+	Time  time.Time
+}
+
+// get returns the answer about a name. It is false while none came, and if too much else is asked.
+func (l *lookup[T]) get(ctx context.Context, name string) (answer[T], bool) {
+	e, done := l.begin(ctx, name)
+	if done != nil {
+		timer := time.NewTimer(l.wait)
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if e == nil {
+		return answer[T]{}, false
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return answer[T]{e.value, e.at}, !e.at.IsZero() && l.clock().Sub(e.at) <= l.stale
+}
+
+// begin asks if that is due. done is closed when there is an answer, nil if the present one will do.
+func (l *lookup[T]) begin(ctx context.Context, name string) (e *lookupEntry[T], done <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock()
+	l.prune(now)
+	if l.answers == nil {
+		l.answers = map[string]*lookupEntry[T]{}
+	}
+
+	e = l.answers[name]
+	if e == nil {
+		if len(l.answers) >= maxLookups {
+			return nil, nil
+		}
+		e = &lookupEntry[T]{}
+		l.answers[name] = e
+	}
+	e.used = now
+	age := now.Sub(e.at)
+	if age <= l.fresh {
+		return e, nil
+	}
+
+	if e.done == nil && l.running < maxParallel {
+		l.running++
+		e.done = make(chan struct{})
+		go l.run(context.WithoutCancel(ctx), name, e)
+	}
+	if age <= l.stale {
+		return e, nil
+	}
+	return e, e.done
+}
+
+// run asks once, and keeps the answer.
+func (l *lookup[T]) run(ctx context.Context, name string, e *lookupEntry[T]) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	value := l.ask(ctx, name)
+
+	l.mu.Lock()
+	e.value, e.at = value, l.clock()
+	l.running--
+	close(e.done)
+	e.done = nil
+	l.mu.Unlock()
+	if l.changed != nil {
+		l.changed()
+	}
+}
+
+// known are the answers that are in memory.
+func (l *lookup[T]) known() map[string]answer[T] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.prune(l.clock())
+	all := map[string]answer[T]{}
+	for name, e := range l.answers {
+		if !e.at.IsZero() {
+			all[name] = answer[T]{e.value, e.at}
+		}
+	}
+	return all
+}
+
+// prune forgets what nobody looks at any more.
+func (l *lookup[T]) prune(now time.Time) {
+	for name, e := range l.answers {
+		if e.done == nil && now.Sub(e.used) > lookupTTL {
+			delete(l.answers, name)
+		}
+	}
+}
+
+func (l *lookup[T]) clock() time.Time {
+	if l.now != nil {
+		return l.now()
+	}
+	return time.Now()
+}

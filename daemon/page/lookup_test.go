@@ -1,0 +1,112 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// newLookup is one whose answers are the number of questions so far, each after a time.
+func newLookup(takes time.Duration) (l *lookup[int], asked *int) {
+	asked = new(int)
+	l = &lookup[int]{
+		ask: func(ctx context.Context, _ string) int {
+			*asked++
+			n := *asked
+			select {
+			case <-ctx.Done():
+				return -1
+			case <-time.After(takes):
+				return n
+			}
+		},
+		timeout: 10 * time.Second,
+		fresh:   20 * time.Second,
+		stale:   time.Minute,
+		wait:    3 * time.Second,
+	}
+	return l, asked
+}
+
+func TestAnAnswerIsKeptForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, asked := newLookup(time.Second)
+		began := time.Now()
+		a, ok := l.get(t.Context(), "edge")
+		assert.Equal(t, answer[int]{1, began.Add(time.Second)}, a)
+		assert.True(t, ok, "it is waited for")
+
+		time.Sleep(19 * time.Second)
+		a, _ = l.get(t.Context(), "edge")
+		assert.Equal(t, []int{1, 1}, []int{a.Value, *asked}, "while it is fresh nothing is asked")
+
+		time.Sleep(2 * time.Second)
+		before := time.Now()
+		a, _ = l.get(t.Context(), "edge")
+		assert.Equal(t, 1, a.Value, "the old one is shown while the next one is awaited")
+		assert.Equal(t, before, time.Now(), "nobody waits for that")
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, 2, l.known()["edge"].Value)
+
+		time.Sleep(90 * time.Second)
+		a, ok = l.get(t.Context(), "edge")
+		assert.Equal(t, 3, a.Value, "one that is too old is not shown")
+		assert.True(t, ok)
+
+		time.Sleep(lookupTTL + time.Second)
+		assert.Empty(t, l.known(), "what nobody looks at is forgotten")
+	})
+}
+
+func TestNobodyWaitsLongForAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, asked := newLookup(time.Hour)
+		changed := 0
+		l.changed = func() { changed++ }
+		for range 3 {
+			began := time.Now()
+			_, ok := l.get(t.Context(), "edge")
+			assert.False(t, ok)
+			assert.Equal(t, 3*time.Second, time.Since(began))
+		}
+		assert.Equal(t, 1, *asked, "one question at a time")
+
+		time.Sleep(2 * time.Second)
+		a, ok := l.get(t.Context(), "edge")
+		assert.Equal(t, -1, a.Value, "a question ends")
+		assert.True(t, ok)
+		assert.Equal(t, 1, changed)
+
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		_, ok = l.get(gone, "lab")
+		assert.False(t, ok)
+		assert.Equal(t, began, time.Now(), "who has gone waits no longer")
+		time.Sleep(time.Minute) // the question of who has gone ends, too
+	})
+}
+
+func TestLookupsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, asked := newLookup(time.Second)
+		l.wait = 0
+		for i := range maxLookups + 5 {
+			_, ok := l.get(t.Context(), fmt.Sprint(i))
+			assert.False(t, ok)
+		}
+		assert.Len(t, l.answers, maxLookups)
+		synctest.Wait()
+		assert.Equal(t, maxParallel, *asked)
+
+		time.Sleep(2 * time.Second)
+		l.get(t.Context(), "7")
+		time.Sleep(2 * time.Second)
+		assert.Contains(t, l.known(), "7", "it gets its turn when it is asked for again")
+	})
+}

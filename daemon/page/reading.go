@@ -1,0 +1,123 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// readVerb is the verb of RBAC for what pages show besides the status document.
+const readVerb = "get"
+
+// reading is what a page shows that is asked for only then, and only for people who have the right to.
+type reading struct {
+	pattern  string // of the page
+	resource string // as RBAC names it, in the group of actions
+	needs    Role
+	isWhole  bool // without it the page has nothing
+
+	// ask has it in the next picture, or soon after.
+	ask func(s *Server, ctx context.Context, name string)
+}
+
+// readings are all of them. A role has the rights of those that it covers.
+func readings() []reading {
+	return []reading{
+		{
+			pattern:  "/clusters/{name}",
+			resource: "workloads",
+			needs:    Viewer,
+			ask:      (*Server).askWorkload,
+		},
+	}
+}
+
+// findReading is what a page needs a right for, if it needs one.
+func findReading(pattern string) (reading, bool) {
+	for _, r := range readings() {
+		if r.pattern == pattern {
+			return r, true
+		}
+	}
+	return reading{}, false
+}
+
+// needs is the least role that a page is shown to.
+func (v view) needs() Role {
+	if r, ok := findReading(v.pattern); ok {
+		return r.needs
+	}
+	return Viewer
+}
+
+// denialKey is where a request has why a page's reading is not shown.
+type denialKey struct{}
+
+// denialOf is why what a page reads is not shown to whoever asks; nil if it is.
+func denialOf(r *http.Request) error {
+	err, _ := r.Context().Value(denialKey{}).(error)
+	return err
+}
+
+// prepare asks what a page shows besides the picture, if the person may see it. The request that it returns knows.
+func (s *Server) prepare(r *http.Request, by Person, v view) (*http.Request, reading) {
+	of, ok := findReading(v.pattern)
+	if !ok {
+		return r, of
+	}
+
+	if err := s.checkReading(r.Context(), by, of); err != nil {
+		return r.WithContext(context.WithValue(r.Context(), denialKey{}, err)), of
+	}
+	if of.ask != nil {
+		of.ask(s, r.Context(), r.PathValue("name"))
+	}
+	return r, of
+}
+
+// Paces of asking the API server who may read.
+const (
+	rightLasts   = 10 * time.Second
+	rightTimeout = 3 * time.Second
+)
+
+// newReviews asks the API server, as a person, whether it may read something. A right that somebody took away is missed
+// within rightLasts.
+func (s *Server) newReviews() *lookup[error] {
+	return &lookup[error]{
+		ask: func(ctx context.Context, key string) error {
+			f := strings.Split(key, "\n")
+			api, err := s.deeds.API()
+			if err != nil {
+				return errors.Join(errNoAPI, err)
+			}
+			return checkRight(ctx, api, Person{f[0], Role(f[1])}, right{readVerb, f[2]}, "")
+		},
+		timeout: rightTimeout,
+		fresh:   rightLasts,
+		stale:   rightLasts,
+		wait:    rightTimeout + time.Second,
+	}
+}
+
+// checkReading is nil if a person may read something.
+func (s *Server) checkReading(ctx context.Context, by Person, of reading) error {
+	a, ok := s.reviews.get(ctx, strings.Join([]string{by.Name, string(by.Role), of.resource}, "\n"))
+	if !ok {
+		return errNoAPI
+	}
+	return a.Value
+}
+
+// deniedText says in a sentence why something is not shown.
+func deniedText(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, errForbidden):
+		return "Not shown: " + errForbidden.Error() + "."
+	}
+	return "Not shown: " + errNoAPI.Error() + "."
+}
