@@ -212,6 +212,16 @@ type ClusterNode struct {
 	Version string   `json:"version,omitempty"` // of its kubelet, where Cluster API says it
 }
 
+// Phases of a component that say how it stands; any other one is on its way (docs/addons.md has all).
+const (
+	ComponentReady     = "ready"
+	ComponentSkipped   = "skipped"   // the cluster lacks what it requires
+	ComponentSuspended = "suspended" // nothing is done
+	ComponentDegraded  = "degraded"
+	ComponentFailed    = "failed"
+	ComponentRefused   = "refused"
+)
+
 // Component is a bundle of objects that clusters get.
 type Component struct {
 	Name     string        `json:"name"`               // namespace/name
@@ -219,6 +229,7 @@ type Component struct {
 	Clusters string        `json:"clusters,omitempty"` // that have it, of all: 2/3
 	Text     string        `json:"text,omitempty"`     // one sentence: what it does or waits for
 	On       []ComponentOn `json:"on,omitempty"`
+	After    []string      `json:"after,omitempty"` // names of components of its namespace that are ready before
 }
 
 // ComponentOn is how a component stands on one cluster.
@@ -227,6 +238,9 @@ type ComponentOn struct {
 	State   string `json:"state"`
 	Reason  string `json:"reason,omitempty"` // one word of docs/addons.md
 	Text    string `json:"text,omitempty"`
+
+	Revision string `json:"revision,omitempty"` // that the state is about
+	Objects  string `json:"objects,omitempty"`  // ready, of all: 3/5
 }
 
 // Artifacts is what operators brought to the appliance, and whether more can be brought.

@@ -18,7 +18,7 @@ func shownPages(t *testing.T) map[string]document {
 		"begun": begun(), "stopped": stopped(), "empty": ready(), "1": rack(1), "10": rack(10), "200": rack(200),
 	} {
 		b := logIn(t, newServer(t, of))
-		paths := []string{"/", "/clusters", "/uploads", "/appliance"}
+		paths := []string{"/", "/clusters", "/addons", "/uploads", "/appliance"}
 		if len(of.doc.Nodes) > 0 {
 			paths = append(paths, "/nodes/node-000", "/nodes/52:54:00:99:00:01", "/clusters/edge", "/clusters/lab")
 		}
@@ -141,6 +141,7 @@ func TestColoursHaveContrast(t *testing.T) {
 			{"ink", "paper"}, {"ink", "sheet"}, {"pale", "paper"}, {"pale", "sheet"}, {"link", "paper"}, {"link", "sheet"},
 			{"bad", "paper"}, {"bad", "sheet"}, {"busy", "paper"}, {"busy", "sheet"}, {"good", "paper"}, {"good", "sheet"},
 			{"bad", "bad-sheet"}, {"busy", "busy-sheet"}, {"good", "good-sheet"},
+			{"ink", "bad-sheet"}, {"ink", "busy-sheet"}, {"ink", "good-sheet"},
 		} {
 			got := contrast(t, colours[pair[0]], colours[pair[1]])
 			assert.GreaterOrEqual(t, got, 4.5, "%s: %s on %s has %.2f", scheme, pair[0], pair[1], got)

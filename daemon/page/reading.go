@@ -31,6 +31,12 @@ func readings() []reading {
 			needs:    Viewer,
 			ask:      (*Server).askWorkload,
 		},
+		{
+			pattern:  "/addons",
+			resource: "components",
+			needs:    Viewer,
+			isWhole:  true,
+		},
 	}
 }
 

@@ -173,6 +173,7 @@ func rack(nodes int) *state {
 		}},
 	}
 	s.workloads = map[string]workload.Contents{"edge": contents()}
+	s.doc.Components = components()
 	s.doc.Artifacts = &status.Artifacts{
 		URL: "https://172.22.0.1:9015/", Artifacts: 2, Stored: 3e9, Free: 20e9,
 		Conditions:  []status.Check{{Name: "serving", State: status.CheckOK}},

@@ -35,6 +35,7 @@ func views() []view {
 			return newClustersView(p, by), "Clusters", true
 		}},
 		{"/clusters/{name}", "", "", "cluster.html", showCluster},
+		{"/addons", "Add-ons", "/addons", "addons.html", showAddOns},
 		{"/uploads", "Uploads", "/uploads", "uploads.html", func(p *picture, _ Role, _ *http.Request) (any, string, bool) {
 			return newUploadsView(p), "Uploads", true
 		}},

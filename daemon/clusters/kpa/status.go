@@ -61,7 +61,17 @@ func summarize(k *v1alpha1.Component) status.Component {
 		Text:     k.Status.Message,
 	}
 	for _, c := range k.Status.Clusters {
-		s.On = append(s.On, status.ComponentOn{Cluster: c.Name, State: stateOf(c.Phase), Reason: c.Reason, Text: c.Message})
+		s.On = append(s.On, status.ComponentOn{
+			Cluster:  c.Name,
+			State:    stateOf(c.Phase),
+			Reason:   c.Reason,
+			Text:     c.Message,
+			Revision: c.Revision,
+			Objects:  c.Objects,
+		})
+	}
+	for _, d := range k.Spec.DependsOn {
+		s.After = append(s.After, d.Name)
 	}
 	return s
 }

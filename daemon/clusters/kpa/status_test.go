@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
@@ -59,6 +60,28 @@ func TestComponentsAreListedOnceForAllThatTheyAreNeededFor(t *testing.T) {
 		names = append(names, s.Name)
 	}
 	assert.ElementsMatch(t, []string{"alpha/own", "default/edge-qat"}, names, "what no Provisioning asks for is gone")
+}
+
+func TestTheStatusOfAComponent(t *testing.T) {
+	k := &v1alpha1.Component{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "net"}}
+	k.Spec.DependsOn = []v1alpha1.Dependency{{Name: "operator"}, {Name: "crds", OrSkipped: true}}
+	k.Status = v1alpha1.ComponentStatus{Phase: v1alpha1.PhaseFailed, Ready: "0/1", Message: "m"}
+	k.Status.Clusters = []v1alpha1.ClusterStatus{{
+		Name: "edge", Phase: v1alpha1.PhaseFailed, Reason: "ApplyFailed", Message: "no", Revision: "1f2e", Objects: "1/3",
+	}}
+	assert.Equal(t, status.Component{
+		Name: "default/net", State: status.ComponentFailed, Clusters: "0/1", Text: "m", After: []string{"operator", "crds"},
+		On: []status.ComponentOn{{
+			Cluster: "edge", State: status.ComponentFailed, Reason: "ApplyFailed", Text: "no", Revision: "1f2e", Objects: "1/3",
+		}},
+	}, summarize(k))
+	for _, phase := range []string{
+		v1alpha1.PhaseReady, v1alpha1.PhaseSkipped, v1alpha1.PhaseSuspended, v1alpha1.PhaseDegraded, v1alpha1.PhaseRefused,
+	} {
+		assert.Contains(t, []string{
+			status.ComponentReady, status.ComponentSkipped, status.ComponentSuspended, status.ComponentDegraded, status.ComponentRefused,
+		}, stateOf(phase))
+	}
 }
 
 // The definition is read once; whoever gets it changes a copy.
