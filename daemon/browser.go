@@ -41,6 +41,9 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 			}
 			return workload.Asker{}.Ask(ctx, text)
 		},
+
+		SiteText:    d.host.Document,
+		SiteHistory: d.siteHistory.List,
 	}
 	deeds := page.Deeds{
 		API:      d.kube.REST,
@@ -54,6 +57,13 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		Bundle: func(ctx context.Context, w io.Writer) error {
 			return NewCollector(ctx, status.SocketPath).Write(ctx, w)
 		},
+
+		ReadSite: func() ([]byte, error) {
+			text, _, err := d.siteStore.Read()
+			return text, err
+		},
+		ReplaceSite: d.replaceSite,
+		PreviewSite: d.metal.Preview,
 	}
 
 	return page.New(d.log, sources, deeds, audit.PageFile, secrets.Authority)

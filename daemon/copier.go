@@ -115,7 +115,7 @@ func (c *Copier) Unpack(r io.Reader, keys []age.Identity) (away.Header, error) {
 	}
 
 	return c.place.Unpack(r, keys, name, func(document []byte) error {
-		return storage.ReplaceSite(stick.SiteDir, host.SiteName, document)
+		return storage.ReplaceSite(stick.SiteDir, host.SiteName, document, func() error { return nil })
 	})
 }
 

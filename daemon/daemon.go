@@ -24,6 +24,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
+	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/appliance/stickupdate"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -65,6 +66,8 @@ type Daemon struct {
 	uploads     *artifacts
 	page        *page.Server
 	copier      *Copier
+	siteStore   sitedocument.Store
+	siteHistory *sitedocument.History
 	updater     *stickupdate.Updater
 	loginKey    *loginkey.Rotation
 	passwords   *bmcpassword.Rotation // of BMCs
@@ -91,6 +94,9 @@ func New(log *slog.Logger) *Daemon {
 		version:  stick.ImageVersion(stick.BootInfoFile),
 		drawn:    make(chan struct{}, 1),
 		notified: make(chan struct{}, 1),
+
+		siteStore:   NewSiteStore(),
+		siteHistory: NewSiteHistory(),
 	}
 	d.journal = &bringup.Journal{
 		Path:  filepath.Join(stick.DataDir, JournalName),
@@ -268,6 +274,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
 		{"away copies", d.awayCopies},
+		{"history of the site", d.recordSite},
 		{"update", func(ctx context.Context) error {
 			return d.updater.Follow(ctx, d.stageReady("data-mounted"), d.readiness)
 		}},

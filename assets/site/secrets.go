@@ -1,48 +1,91 @@
 package site
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // Redact is a document without its secrets, and what they were: also of one that has mistakes, as long as it
-// is YAML. Its error is that of a text which is not, and which may hold a secret anywhere.
+// is YAML. What a comment says after the name of a secret is hidden, too. Its error is that of a text which is not, and
+// which may hold a secret anywhere.
 func Redact(text []byte) (clean []byte, secrets []string, err error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, nil, err
 	}
-
-	keys := secretKeys(reflect.TypeFor[Site](), map[reflect.Type]bool{})
-	var walk func(n *yaml.Node, secret bool)
-	walk = func(n *yaml.Node, secret bool) {
-		switch n.Kind {
-		case yaml.ScalarNode:
-			if secret && n.Value != "" {
-				secrets = append(secrets, n.Value)
-				n.SetString(redacted)
-			}
-		case yaml.MappingNode:
-			for i := 0; i+1 < len(n.Content); i += 2 {
-				walk(n.Content[i+1], secret || slices.Contains(keys, strings.ToLower(n.Content[i].Value)))
-			}
-		case yaml.DocumentNode, yaml.SequenceNode:
-			for _, c := range n.Content {
-				walk(c, secret)
-			}
-		}
+	if doc.IsZero() {
+		return maskComments(text), nil, nil // there is nothing but comments
 	}
-	walk(&doc, false)
+
+	eachSecret(&doc, func(_ string, n *yaml.Node) {
+		secrets = append(secrets, n.Value)
+		n.SetString(redacted)
+		n.Style = yaml.DoubleQuotedStyle // a block would be one of several lines
+	})
+	hideComments(&doc)
 	clean, err = yaml.Marshal(&doc)
 	return clean, secrets, err
 }
 
+// eachSecret visits the scalars of a document that are secret and not empty. The path of one has the names of what it is
+// of in lists, so that it is the same after a list has got another order: /nodes/[node-1]/bmc/password.
+func eachSecret(doc *yaml.Node, visit func(path string, n *yaml.Node)) {
+	var walk func(n *yaml.Node, path string, secret bool)
+	walk = func(n *yaml.Node, path string, secret bool) {
+		switch n.Kind {
+		case yaml.ScalarNode:
+			if secret && n.Value != "" {
+				visit(path, n)
+			}
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				key := strings.ToLower(n.Content[i].Value)
+				walk(n.Content[i+1], path+"/"+key, secret || slices.Contains(secretKeys(), key))
+			}
+		case yaml.DocumentNode:
+			for _, c := range n.Content {
+				walk(c, path, secret)
+			}
+		case yaml.SequenceNode:
+			seen := map[string]int{}
+			for i, c := range n.Content {
+				name := elementName(c, i)
+				seen[name]++
+				walk(c, fmt.Sprintf("%s/[%s]%s", path, name, strings.Repeat("'", seen[name]-1)), secret)
+			}
+		}
+	}
+	walk(doc, "", false)
+}
+
+// elementName is what an element of a list is known by: its name, else its user, else its place.
+func elementName(n *yaml.Node, place int) string {
+	if n.Kind == yaml.MappingNode {
+		for _, key := range []string{"name", "username"} {
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				if strings.EqualFold(n.Content[i].Value, key) && n.Content[i+1].Value != "" {
+					return n.Content[i+1].Value
+				}
+			}
+		}
+	}
+	return fmt.Sprintf("#%d", place)
+}
+
 // secretKeys are the names of all fields with a secret, in small letters: who gets a name's letters
 // wrong gives a secret all the same.
-func secretKeys(t reflect.Type, seen map[reflect.Type]bool) (keys []string) {
+var secretKeys = sync.OnceValue(func() []string {
+	keys := listSecretKeys(reflect.TypeFor[Site](), map[reflect.Type]bool{})
+	slices.Sort(keys)
+	return slices.Compact(keys)
+})
+
+func listSecretKeys(t reflect.Type, seen map[reflect.Type]bool) (keys []string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
 	}
@@ -57,7 +100,7 @@ func secretKeys(t reflect.Type, seen map[reflect.Type]bool) (keys []string) {
 		if f.Type == reflect.TypeFor[Secret]() {
 			keys = append(keys, strings.ToLower(name))
 		} else {
-			keys = append(keys, secretKeys(f.Type, seen)...)
+			keys = append(keys, listSecretKeys(f.Type, seen)...)
 		}
 	}
 

@@ -11,6 +11,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/site/summary"
 )
 
 func newSiteCommand() *cobra.Command {
@@ -46,7 +47,7 @@ func newSiteValidateCommand() *cobra.Command {
 				s, found := site.Load(displayName(file), data)
 				problems = append(problems, found...)
 				if len(found) == 0 {
-					sound = append(sound, describeSite(displayName(file), s))
+					sound = append(sound, summary.Describe(displayName(file), s))
 				}
 			}
 
@@ -71,41 +72,6 @@ func newSiteValidateCommand() *cobra.Command {
 	}
 	output.Bind(cmd)
 	return cmd
-}
-
-// describeSite says that a site is sound, what it asks for, and which nodes need a person or one more boot.
-func describeSite(name string, s *site.Site) string {
-	nodes := commandline.Amount(len(s.Nodes), "node")
-	if s.Discover != nil {
-		nodes += fmt.Sprintf(" and up to %d discovered", s.Discover.Count)
-	}
-	text := fmt.Sprintf("%s: ok: %s, %s", name, nodes, commandline.Amount(len(s.Clusters), "cluster"))
-	var noBMC, noMAC []string
-	for _, n := range s.Nodes {
-		switch {
-		case n.BMC == nil:
-			noBMC = append(noBMC, string(n.Name))
-		case len(n.MACs) == 0 && n.BootMAC == "":
-			noMAC = append(noMAC, string(n.Name))
-		}
-	}
-
-	if len(noBMC) > 0 {
-		text += fmt.Sprintf("\n%s: without a BMC: %s: a person switches each on, twice in all", name, firstNames(noBMC))
-	}
-	if len(noMAC) > 0 {
-		text += fmt.Sprintf("\n%s: without a MAC: %s: found by the address of its BMC", name, firstNames(noMAC))
-	}
-	return text
-}
-
-// firstNames are the first three names, and how many more there are.
-func firstNames(names []string) string {
-	const most = 3
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 func newSiteShowCommand() *cobra.Command {

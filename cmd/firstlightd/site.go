@@ -4,18 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon"
 	"firstlight.dev/firstlight/daemon/appliance/api"
-	"firstlight.dev/firstlight/daemon/appliance/host"
-	"firstlight.dev/firstlight/daemon/appliance/storage"
+	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
 )
 
 func newSiteCommand() *cobra.Command {
@@ -35,9 +34,12 @@ func newSiteShowCommand() *cobra.Command {
 		Short: "Print site.yaml as it is on the stick, with its passwords",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := readSite(filepath.Join(stick.SiteDir, host.SiteName), host.BakedSite)
+			text, path, err := daemon.NewSiteStore().Read()
 			if err != nil {
 				return err
+			}
+			if path == "" {
+				return errors.New("this appliance has no site.yaml; `firstlightd site replace -` reads one")
 			}
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
@@ -45,24 +47,8 @@ func newSiteShowCommand() *cobra.Command {
 	}
 }
 
-// readSite is the first of the documents that is there, as the daemon takes them.
-func readSite(paths ...string) ([]byte, error) {
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read site: %w", err)
-		}
-		return text, nil
-	}
-	return nil, errors.New("this appliance has no site.yaml; `firstlightd site replace -` reads one")
-}
-
 func newSiteReplaceCommand() *cobra.Command {
 	var socket string
-	write := func(text []byte) error { return storage.ReplaceSite(stick.SiteDir, host.SiteName, text) }
 	cmd := &cobra.Command{
 		Use:   "replace FILE|-",
 		Short: "Write another site.yaml to the stick and have it read",
@@ -77,8 +63,11 @@ changes nothing. From a workstation, with the editor that is there:
 			if err != nil {
 				return err
 			}
-			if err := replaceSite(cmd.ErrOrStderr(), text, write); err != nil {
+			if err := replaceSite(cmd.ErrOrStderr(), text, daemon.NewSiteStore()); err != nil {
 				return err
+			}
+			if err := addToHistory(text); err != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), err)
 			}
 
 			if err := (api.Client{Socket: socket}).Reload(cmd.Context()); err != nil {
@@ -116,11 +105,19 @@ func readDocument(stdin io.Reader, name string) ([]byte, error) {
 }
 
 // replaceSite writes a document that has no mistakes; those of another one go to complaints, a line each.
-func replaceSite(complaints io.Writer, text []byte, write func([]byte) error) error {
-	_, problems := site.Load(host.SiteName, text)
-	if err := problems.Err(); err != nil {
-		fmt.Fprintln(complaints, err)
+func replaceSite(complaints io.Writer, text []byte, to sitedocument.Store) error {
+	problems, err := to.Replace(text, "")
+	if len(problems) > 0 {
+		fmt.Fprintln(complaints, problems)
 		return errors.New("site.yaml on the stick is as it was")
 	}
-	return write(text)
+	return err
+}
+
+// addToHistory writes down who applied a document, once DATA has the place for it.
+func addToHistory(text []byte) error {
+	if _, err := os.Stat(vault.SecretDir); err != nil {
+		return nil // the daemon adds it when it is up
+	}
+	return daemon.NewSiteHistory().Add(text, defaultUser(os.Getenv("SSH_CONNECTION")), time.Now())
 }

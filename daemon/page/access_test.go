@@ -18,18 +18,28 @@ func shownPages(t *testing.T) map[string]document {
 		"begun": begun(), "stopped": stopped(), "empty": ready(), "1": rack(1), "10": rack(10), "200": rack(200),
 	} {
 		b := logIn(t, newServer(t, of))
-		paths := []string{"/", "/clusters", "/addons", "/uploads", "/appliance"}
+		paths := []string{"/", "/clusters", "/addons", "/uploads", "/site", "/appliance"}
 		if len(of.doc.Nodes) > 0 {
 			paths = append(paths, "/nodes/node-000", "/nodes/52:54:00:99:00:01", "/clusters/edge", "/clusters/lab")
+			paths = append(paths, "/site/documents/4", "/site/documents/5")
 		}
 		for _, path := range paths {
 			pages[name+path] = b.open(path)
 		}
 	}
 	of, places := acting()
-	b := logInAs(t, newServer(t, of), Owner)
+	api := newAPIServer(t)
+	api.stick = of.siteText
+	b := logInAs(t, newServerWith(t, of, api.deeds()), Owner)
 	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", "/appliance"} {
 		pages["owner"+path] = b.open(path)
+	}
+	for _, path := range []string{"/site", editPath, editPath + "?from=4"} {
+		pages["owner"+path] = b.open(path)
+	}
+	for name, edit := range map[string]string{"sound": "# more\n", "wrong": "nmae: x\n"} {
+		form := documentForm(t, b, editPath, func(text string) string { return text + edit })
+		pages["owner checked, "+name] = parse(t, b.ask("POST", editPath, form.Encode()).Body.Bytes())
 	}
 	for _, a := range actions() {
 		pages["owner"+a.path(places[a.name])] = b.open(a.path(places[a.name]))
@@ -76,7 +86,7 @@ func TestPagesAreForEverybody(t *testing.T) {
 		for _, l := range d.all("label") {
 			labelled[l.attr("for")] = true
 		}
-		for _, i := range d.all("input") {
+		for _, i := range d.all("input", "textarea") {
 			assert.True(t, i.attr("type") == "hidden" || labelled[i.attr("id")], "%s: an input without a label", name)
 		}
 		for _, p := range d.all("progress") {

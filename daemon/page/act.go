@@ -19,11 +19,11 @@ type confirmView struct {
 	Back    string
 	CSRF    string
 	Token   string
-	Name    string // of what it is done to
 	Title   string // of the button
 	Effect  string
+	Details []string
 	About   string
-	IsFinal bool
+	Typed   string // what is typed where it cannot be undone; "": nothing
 	By      Person
 	Error   string
 }
@@ -55,6 +55,10 @@ func (s *Server) askToConfirm(w http.ResponseWriter, r *http.Request, of *sessio
 	}
 
 	title := a.describe(name)
+	var details []string
+	if a.details != nil {
+		details = a.details(p, name)
+	}
 	main, err := execute("confirm.html", mainView{
 		Version:  p.version,
 		Title:    title,
@@ -64,11 +68,11 @@ func (s *Server) askToConfirm(w http.ResponseWriter, r *http.Request, of *sessio
 			Back:    a.back(name),
 			CSRF:    of.csrf,
 			Token:   s.logins.ask(of, confirmation{action: a.name, name: name, about: about}),
-			Name:    name,
 			Title:   a.title,
 			Effect:  a.effect,
+			Details: details,
 			About:   about,
-			IsFinal: a.isFinal,
+			Typed:   a.typedFor(p, name),
 			By:      of.person,
 			Error:   problem,
 		},
@@ -123,8 +127,9 @@ func (s *Server) readOrder(r *http.Request, of *session, a action) (order, *refu
 		return order{}, &refusal{http.StatusConflict, notOffered}
 	case about != asked.about:
 		return order{}, &refusal{http.StatusConflict, "It is about something else now. Read it again."}
-	case a.isFinal && r.PostFormValue(nameField) != name:
-		return order{}, &refusal{http.StatusUnprocessableEntity, "The name that was typed is another one: type " + name + "."}
+	}
+	if typed := a.typedFor(p, name); typed != "" && r.PostFormValue(nameField) != typed {
+		return order{}, &refusal{http.StatusUnprocessableEntity, "The name that was typed is another one: type " + typed + "."}
 	}
 	return order{by: of.person, name: name, about: about}, nil
 }

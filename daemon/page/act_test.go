@@ -33,6 +33,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	of, places := acting()
 	api := newAPIServer(t)
+	api.stick = of.siteText
 	s := newServerWith(t, of, api.deeds())
 	log := t.TempDir() + "/page.log"
 	s.audit = audit.NewLog(log, s.log)
@@ -243,6 +244,7 @@ func TestWhatActionsDo(t *testing.T) {
 		"kubeconfig":      "kubeconfig edge",
 		"reload":          "reload",
 		"bundle":          "bundle",
+		"replace":         "replace site by ann@laptop",
 	}
 	for _, a := range actions() {
 		r := newFixture(t)

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
@@ -25,6 +26,13 @@ type Deeds struct {
 	Bundle     func(ctx context.Context, w io.Writer) error
 
 	EndMaintenance func(ctx context.Context, node string) error // Ironic works with the node again
+
+	// ReadSite is the document on the stick, with its secrets; nil if there is none. ReplaceSite has another one, of which
+	// base is not the digest any more, left alone, and what it wrote read and in the history. PreviewSite is why nodes
+	// would not be changed if a site with its defaults were applied, by their names.
+	ReadSite    func() ([]byte, error)
+	ReplaceSite func(text []byte, base, by string) error
+	PreviewSite func(context.Context, *site.Site) (map[string]metal3.Block, error)
 }
 
 // subject is what actions are done to.
@@ -38,9 +46,10 @@ var (
 	onNode      = subject{"nodes", "/nodes/{name}", "/nodes/%s"}
 	onCluster   = subject{"clusters", "/clusters/{name}", "/clusters/%s"}
 	onAppliance = subject{"appliance", "/appliance", "/appliance"}
+	onDraft     = subject{"site", "/site/drafts/{name}", "/site"}
 )
 
-func subjects() []subject { return []subject{onNode, onCluster, onAppliance} }
+func subjects() []subject { return []subject{onNode, onCluster, onAppliance, onDraft} }
 
 // action is something that people do by the page.
 type action struct {
@@ -55,6 +64,20 @@ type action struct {
 	// else is confirmed.
 	offered func(p *picture, name string) (about string, ok bool)
 	do      func(ctx context.Context, s *Server, o order) (result, error)
+
+	details func(p *picture, name string) []string // what becomes of it besides effect, a line each; nil: nothing
+	typed   func(p *picture, name string) string   // what is typed where that is not final for all; nil: nothing
+}
+
+// typedFor is what whoever confirms an action must type; "": nothing.
+func (a action) typedFor(p *picture, name string) string {
+	switch {
+	case a.isFinal:
+		return name
+	case a.typed != nil:
+		return a.typed(p, name)
+	}
+	return ""
 }
 
 // order is what a person has confirmed.
@@ -177,6 +200,7 @@ func actions() []action {
 				return s.newBundle(ctx)
 			},
 		},
+		newReplaceAction(),
 	}
 }
 

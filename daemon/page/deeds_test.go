@@ -19,7 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
 // acting is a rack in which each action makes sense somewhere; places says where, by the action's name.
@@ -51,6 +54,7 @@ func acting() (of *state, places map[string]string) {
 		"overwrite":       "node-001",
 		"trust":           "node-006",
 		"kubeconfig":      "edge",
+		"replace":         draftName(),
 	}
 }
 
@@ -61,6 +65,7 @@ type apiServer struct {
 	done     []string // what was done, here and by the deeds of the daemon
 	forbids  bool     // somebody took all bindings away
 	reviewed []string // who asked for its rights
+	stick    []byte   // the site document there
 }
 
 func newAPIServer(t testing.TB) *apiServer {
@@ -179,6 +184,18 @@ func (s *apiServer) deeds() Deeds {
 		Kubeconfig: func(_ context.Context, c status.Cluster) ([]byte, error) {
 			s.note("kubeconfig %s", c.Name)
 			return []byte("kubeconfig of " + c.Name), nil
+		},
+		ReadSite: func() ([]byte, error) { return s.stick, nil },
+		ReplaceSite: func(text []byte, base, by string) error {
+			if base != sitedocument.Digest(s.stick) {
+				return sitedocument.ErrChanged
+			}
+			s.stick = text
+			s.note("replace site by %s", by)
+			return nil
+		},
+		PreviewSite: func(context.Context, *site.Site) (map[string]metal3.Block, error) {
+			return map[string]metal3.Block{"node-001": {Sentence: "its disk /dev/sda is not empty"}}, nil
 		},
 		Bundle: func(_ context.Context, w io.Writer) error {
 			s.note("bundle")

@@ -23,6 +23,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
+	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/pxe/boottrace"
@@ -58,7 +59,9 @@ type Sources struct {
 	ChangedCertificate func(node string) string
 
 	// Workload asks a cluster what runs on it. It does not answer from memory, and its error is for people.
-	Workload func(ctx context.Context, c status.Cluster) (workload.Contents, error)
+	Workload    func(ctx context.Context, c status.Cluster) (workload.Contents, error)
+	SiteText    func() []byte               // of the document that Site was read from; nil without one
+	SiteHistory func() []sitedocument.Entry // the documents that were applied, the oldest first
 }
 
 // Server serves the page. Its zero value is not usable; see New.
@@ -74,6 +77,7 @@ type Server struct {
 	hub       *hub
 	streams   chan struct{} // a place for each
 	bundles   chan struct{} // a place for the one that is being collected
+	drafts    drafts
 	handler   http.Handler
 
 	reviews   *lookup[error] // who may read what

@@ -4,12 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strconv"
 	"sync"
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
@@ -33,6 +35,9 @@ type picture struct {
 	certificates map[string]string // fingerprints of what BMCs show in place of a pinned certificate
 
 	workloads map[string]answer[workloadAnswer] // of clusters that somebody looks at, by clusterRef
+	siteText  []byte                            // that is applied
+	history   []sitedocument.Entry
+	drafts    *drafts // which change without the picture
 
 	mu       sync.Mutex
 	rendered map[string][]byte // main parts, by role and path
@@ -55,6 +60,10 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		losable:      map[string]string{},
 		certificates: map[string]string{},
 		workloads:    s.workloads.known(),
+
+		siteText: s.sources.SiteText(),
+		history:  s.sources.SiteHistory(),
+		drafts:   &s.drafts,
 	}
 	for _, n := range p.doc.Nodes {
 		p.named[n.Name] = true
@@ -110,8 +119,14 @@ func (p *picture) digest() (string, error) {
 		workloads[ref] = a.Value
 	}
 
+	history := make([]string, len(p.history))
+	for i, e := range p.history {
+		history[i] = strconv.Itoa(e.Number) + e.By
+	}
+
 	b, err := json.Marshal([]any{
 		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, workloads, p.time.Unix() / 60,
+		sitedocument.Digest(p.siteText), history,
 	})
 	if err != nil {
 		return "", err

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/site"
 )
 
 // cookie names the session's. Browsers take one with this prefix only by TLS, for this host alone and for all paths
@@ -29,6 +31,8 @@ func routes() []route {
 		{"POST", "/login", Nobody, nil, (*Server).serveLogin},
 		{"POST", "/logout", Viewer, nil, (*Server).serveLogout},
 		{"GET", "/events", Viewer, nil, (*Server).serveEvents},
+		{"GET", editPath, Owner, nil, (*Server).serveSiteEditor},
+		{"POST", editPath, Owner, nil, (*Server).serveSiteCheck}, // it changes nothing
 	}
 	for _, v := range views() {
 		all = append(all, route{"GET", v.pattern, v.needs(), nil, func(
@@ -122,12 +126,19 @@ func refuse(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// maxForm is how long a form can be, in bytes.
-const maxForm = 4 << 10
+// How long a form can be, in bytes: one with a site document, where each of its bytes may take three, and any other.
+const (
+	maxForm         = 4 << 10
+	maxDocumentForm = 3*site.MaxSize + maxForm
+)
 
 func boundForms(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		most := int64(maxForm)
+		if r.URL.Path == editPath {
+			most = maxDocumentForm
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 		next.ServeHTTP(w, r)
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/pxe/boottrace"
 )
@@ -34,6 +35,8 @@ type state struct {
 	certificates map[string]string
 
 	workloads map[string]workload.Contents // by cluster; one without any does not answer
+	siteText  []byte
+	history   []sitedocument.Entry
 }
 
 func (s *state) sources() Sources {
@@ -55,6 +58,8 @@ func (s *state) sources() Sources {
 			}
 			return workload.Contents{}, errors.New("https://172.22.1.5:6443: i/o timeout")
 		},
+		SiteText:    func() []byte { return s.siteText },
+		SiteHistory: func() []sitedocument.Entry { return s.history },
 	}
 }
 
@@ -67,7 +72,9 @@ func newServerWith(t testing.TB, of *state, deeds Deeds) *Server {
 	authority, err := ca.Open(t.TempDir(), time.Now)
 	require.NoError(t, err)
 	log := filepath.Join(t.TempDir(), "page.log")
-	return New(slog.New(slog.DiscardHandler), of.sources(), deeds, log, func() (*ca.Authority, error) { return authority, nil })
+	s := New(slog.New(slog.DiscardHandler), of.sources(), deeds, log, func() (*ca.Authority, error) { return authority, nil })
+	s.drafts.add([]byte(draftText), sitedocument.Digest(of.siteText), new(site.Site), &site.Site{Name: "rack-8"})
+	return s
 }
 
 // ready is an appliance that came up and whose site names no node.
@@ -174,6 +181,7 @@ func rack(nodes int) *state {
 	}
 	s.workloads = map[string]workload.Contents{"edge": contents()}
 	s.doc.Components = components()
+	s.siteText, s.history = recordedSite(nodes)
 	s.doc.Artifacts = &status.Artifacts{
 		URL: "https://172.22.0.1:9015/", Artifacts: 2, Stored: 3e9, Free: 20e9,
 		Conditions:  []status.Check{{Name: "serving", State: status.CheckOK}},

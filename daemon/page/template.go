@@ -29,6 +29,7 @@ var templates = sync.OnceValues(func() (*template.Template, error) {
 		"asset":   assetPath,
 		"bytes":   formatBytes[int64],
 		"clock":   formatClock,
+		"date":    formatDate,
 		"seconds": formatSeconds,
 	}).ParseFS(files, "templates/*.html")
 })
@@ -106,6 +107,9 @@ func formatClock(t time.Time) string {
 	}
 	return t.Format("15:04:05 MST")
 }
+
+// formatDate is a day with a time of it, in UTC.
+func formatDate(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // formatSeconds is a length of time in words.
 func formatSeconds(s float64) string {

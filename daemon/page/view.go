@@ -39,6 +39,13 @@ func views() []view {
 		{"/uploads", "Uploads", "/uploads", "uploads.html", func(p *picture, _ Role, _ *http.Request) (any, string, bool) {
 			return newUploadsView(p), "Uploads", true
 		}},
+		{"/site", "Site", "/site", "site.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
+			return newSiteView(p, by), "Site", true
+		}},
+		{"/site/documents/{name}", "", "", "sitedocument.html", func(p *picture, by Role, r *http.Request) (any, string, bool) {
+			v, ok := newDocumentView(p, by, r.PathValue("name"))
+			return v, "Site, document " + r.PathValue("name"), ok
+		}},
 		{"/appliance", "Appliance", "/appliance", "appliance.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
 			return newApplianceView(p, by), "Appliance", true
 		}},

@@ -40,6 +40,7 @@ type Host struct {
 	site  *site.Site
 	whole *site.Site // site with its defaults
 	raw   *site.Site // that whole was made of
+	text  []byte     // that site was read from
 	stale bool       // read the site again
 	notes map[string]string
 	clock clock
@@ -57,6 +58,13 @@ func (h *Host) Site() *site.Site {
 		h.whole, h.raw = raw.WithDefaults(), raw
 	}
 	return h.whole
+}
+
+// Document is the text that Site was read from, which is not to be changed; nil before one was read, and without one.
+func (h *Host) Document() []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text
 }
 
 func (h *Host) rawSite() *site.Site {

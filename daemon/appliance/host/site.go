@@ -33,7 +33,7 @@ func (h *Host) SiteDone(context.Context) error {
 // SiteDo reads the SITE partition's document or, if it has none, the one baked in. No
 // document at all is a valid site; a wrong one is permanent, with every mistake named.
 func (h *Host) SiteDo(_ context.Context, _ bringup.Report) error {
-	s, from, size, err := h.readSite()
+	s, from, text, err := h.readSite()
 	if err != nil {
 		return err
 	}
@@ -43,34 +43,33 @@ func (h *Host) SiteDo(_ context.Context, _ bringup.Report) error {
 	}
 
 	h.mu.Lock()
-	h.site, h.stale = s, false
+	h.site, h.text, h.stale = s, text, false
 	h.mu.Unlock()
-	h.Log.Info("site read", "path", from, "bytes", size, "nodes", len(s.Nodes), "clusters", len(s.Clusters))
+	h.Log.Info("site read", "path", from, "bytes", len(text), "nodes", len(s.Nodes), "clusters", len(s.Clusters))
 	return nil
 }
 
-// readSite reads the document that holds now: where it is, and its size in bytes.
-func (h *Host) readSite() (s *site.Site, from string, size int, err error) {
-	var data []byte
+// readSite reads the document that holds now: where it is, and its text.
+func (h *Host) readSite() (s *site.Site, from string, text []byte, err error) {
 	from = "none"
 	for _, path := range []string{filepath.Join(stick.SiteDir, SiteName), BakedSite} {
 		b, err := readLimited(h.path(path), site.MaxSize+1)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		} else if err != nil {
-			return nil, from, 0, err
+			return nil, from, nil, err
 		}
 
-		data, from = b, path
+		text, from = b, path
 		break
 	}
 
-	s, problems := site.Load(SiteName, data)
+	s, problems := site.Load(SiteName, text)
 	if err := problems.Err(); err != nil {
-		return nil, from, 0, bringup.Permanent(err)
+		return nil, from, nil, bringup.Permanent(err)
 	}
 
-	return s, from, len(data), nil
+	return s, from, text, nil
 }
 
 func readLimited(path string, limit int64) ([]byte, error) {

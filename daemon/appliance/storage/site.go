@@ -20,8 +20,9 @@ const siteMode = 0o700
 
 // ReplaceSite replaces the file name on SITE, which is mounted read-only in dir, and returns when it is on the medium: a
 // power cut leaves the old document or the new one. SITE is mounted to be written meanwhile; after a kill it stays so
-// until the next call or boot.
-func ReplaceSite(dir, name string, text []byte) error {
+// until the next call or boot. Nothing is written if check returns an error: it is called while no one else replaces the
+// file.
+func ReplaceSite(dir, name string, text []byte, check func() error) error {
 	if !isMountPoint(dir) {
 		return fmt.Errorf("write site: SITE is not mounted in %s; was this machine started from a stick?", dir)
 	}
@@ -34,6 +35,10 @@ func ReplaceSite(dir, name string, text []byte) error {
 
 	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("write site: lock %s: %w", dir, err)
+	}
+
+	if err := check(); err != nil {
+		return err
 	}
 
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|siteFlags&^unix.MS_RDONLY, ""); err != nil {

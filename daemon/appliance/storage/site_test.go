@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,7 +17,8 @@ import (
 // TestTheSiteIsReplacedOnAReadOnlyMount: it is written, and read-only again.
 func TestTheSiteIsReplacedOnAReadOnlyMount(t *testing.T) {
 	dir := t.TempDir()
-	require.ErrorContains(t, ReplaceSite(dir, "site.yaml", nil), "SITE is not mounted")
+	allow := func() error { return nil }
+	require.ErrorContains(t, ReplaceSite(dir, "site.yaml", nil, allow), "SITE is not mounted")
 	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), "ns") || os.Getuid() != 0 {
 		t.Skip("mounts in a namespace of its own: needs root and FIRSTLIGHT_TEST=ns")
 	}
@@ -27,7 +29,7 @@ func TestTheSiteIsReplacedOnAReadOnlyMount(t *testing.T) {
 
 	path := filepath.Join(dir, "site.yaml")
 	for _, text := range []string{"name: first\n", "name: second\n"} {
-		require.NoError(t, ReplaceSite(dir, "site.yaml", []byte(text)))
+		require.NoError(t, ReplaceSite(dir, "site.yaml", []byte(text), allow))
 		is, err := os.ReadFile(path)
 		require.NoError(t, err)
 		assert.Equal(t, text, string(is))
@@ -36,6 +38,11 @@ func TestTheSiteIsReplacedOnAReadOnlyMount(t *testing.T) {
 		require.NoError(t, unix.Statfs(dir, &s))
 		assert.EqualValues(t, siteFlags, s.Flags&siteFlags, "it may run or make devices now")
 	}
+	refuse := func() error { return errors.New("another one") }
+	require.EqualError(t, ReplaceSite(dir, "site.yaml", []byte("name: third\n"), refuse), "another one")
+	is, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "name: second\n", string(is))
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Len(t, names, 1)

@@ -86,29 +86,10 @@ func (p *Provisioner) operator() (metal3.Operator, error) {
 
 // nodeObjects are the objects that the site's nodes become.
 func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
-	access, err := p.Vault.Keys.AccessPublicKey()
+	s := p.Site()
+	a, err := p.newAppliance(s)
 	if err != nil {
 		return nil, err
-	}
-
-	images, err := p.images()
-	if err != nil {
-		return nil, err
-	}
-
-	a := metal3.Appliance{
-		Time:   mirror.Addrs(mirror.ServiceAddresses(p.Site())),
-		Images: images,
-		Key:    access,
-		Hash:   p.Vault.PasswordHash,
-	}
-	nics, err := net.Interfaces()
-	if err != nil {
-		return nil, fmt.Errorf("list this machine's NICs: %w", err)
-	}
-
-	for _, nic := range nics {
-		a.MACs = append(a.MACs, nic.HardwareAddr.String())
 	}
 
 	hosts, records, err := p.knownHosts()
@@ -116,35 +97,18 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 		return nil, err
 	}
 
-	s := p.Site()
-	var all []metal3.NodeObjects
 	applied, unfit, err := p.appliedHosts(context.Background(), p.Client, s, hosts, records)
 	if err != nil {
 		return nil, err
 	}
 
 	discovered := discoverMACs(s, hosts)
-	for _, n := range s.Nodes {
-		if mac := discovered[n.Name]; mac != "" {
-			n.BootMAC, n.MACs = mac, []site.MAC{mac}
-		} else if n.BootMAC == "" && len(n.MACs) == 0 && p.FoundMAC != nil {
-			n.BootMAC = site.MAC(p.FoundMAC(string(n.Name))) // its pre-flight passed with it
-		}
-
-		if n.BMC == nil {
-			if n.BMC, err = p.StandIn.BMC(n.Name); err != nil {
-				return nil, err
-			}
-		}
-
-		h, err := metal3.NewNodeObjects(s, n, a)
-		if err != nil {
-			unfit[string(n.Name)] = err // it is told per node; the others go on
-			continue
-		}
-		all = append(all, h)
+	all, wrong, err := p.siteObjects(s, a, discovered)
+	if err != nil {
+		return nil, err
 	}
 
+	maps.Copy(unfit, wrong) // they are told per node; the others go on
 	var nodes []site.Node
 	for _, host := range applied {
 		nodes = append(nodes, host.Node())
@@ -171,6 +135,63 @@ func (p *Provisioner) nodeObjects() ([]metal3.NodeObjects, error) {
 	p.fromSite = fromSite
 	p.invalidNodes, p.discovered, p.appliedNodes, p.nodesKnown = unfit, discovered, nodes, p.Hosts.IsCurrent()
 	return all, nil
+}
+
+// newAppliance is what nodes of a site are told of this appliance.
+func (p *Provisioner) newAppliance(s *site.Site) (metal3.Appliance, error) {
+	access, err := p.Vault.Keys.AccessPublicKey()
+	if err != nil {
+		return metal3.Appliance{}, err
+	}
+
+	images, err := p.images()
+	if err != nil {
+		return metal3.Appliance{}, err
+	}
+
+	a := metal3.Appliance{
+		Time:   mirror.Addrs(mirror.ServiceAddresses(s)),
+		Images: images,
+		Key:    access,
+		Hash:   p.Vault.PasswordHash,
+	}
+	nics, err := net.Interfaces()
+	if err != nil {
+		return metal3.Appliance{}, fmt.Errorf("list this machine's NICs: %w", err)
+	}
+
+	for _, nic := range nics {
+		a.MACs = append(a.MACs, nic.HardwareAddr.String())
+	}
+	return a, nil
+}
+
+// siteObjects are the objects that the nodes of a site become, and what is wrong with the others, by their names.
+func (p *Provisioner) siteObjects(
+	s *site.Site, a metal3.Appliance, discovered map[site.Name]site.MAC,
+) (all []metal3.NodeObjects, unfit map[string]error, err error) {
+	unfit = map[string]error{}
+	for _, n := range s.Nodes {
+		if mac := discovered[n.Name]; mac != "" {
+			n.BootMAC, n.MACs = mac, []site.MAC{mac}
+		} else if n.BootMAC == "" && len(n.MACs) == 0 && p.FoundMAC != nil {
+			n.BootMAC = site.MAC(p.FoundMAC(string(n.Name))) // its pre-flight passed with it
+		}
+
+		if n.BMC == nil {
+			if n.BMC, err = p.StandIn.BMC(n.Name); err != nil {
+				return nil, nil, err
+			}
+		}
+
+		h, err := metal3.NewNodeObjects(s, n, a)
+		if err != nil {
+			unfit[string(n.Name)] = err
+			continue
+		}
+		all = append(all, h)
+	}
+	return all, unfit, nil
 }
 
 // nodeWithoutBMC is the node of the site that has a MAC and no BMC; "" if there is none.

@@ -1,0 +1,285 @@
+package site
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// mark is how a hidden secret is written: without the quotes it would be a list.
+const mark = `"` + redacted + `"`
+
+// Mask is a document with its secrets hidden, for people who read or edit it: lines, order and comments are as they
+// were written. Where a secret is written in a way that cannot be replaced in its place, such as a block of several
+// lines, all of the document is written as Redact does. Its error is that of a text that is no YAML.
+func Mask(text []byte) ([]byte, error) {
+	clean, _, err := Redact(text)
+	if err != nil {
+		return nil, err
+	}
+
+	masked, ok := maskInPlace(text)
+	if !ok || !isAlike(masked, clean) {
+		return clean, nil
+	}
+	return masked, nil
+}
+
+func maskInPlace(text []byte) (masked []byte, ok bool) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, false
+	}
+
+	ok = true
+	var edits []edit
+	eachSecret(&doc, func(_ string, n *yaml.Node) {
+		start, end, found := span(text, n)
+		ok = ok && found
+		edits = append(edits, edit{start, end, mark})
+	})
+	if !ok {
+		return nil, false
+	}
+	return maskComments(replaceSpans(text, edits)), true
+}
+
+// Unmask puts the secrets of the document original back into what somebody made of Mask's text: each where the same
+// node, store or user had it, by its name. A mark of which original has no secret stays, and Load says so with its line.
+func Unmask(masked, original []byte) []byte {
+	if !bytes.Contains(masked, []byte(redacted)) {
+		return masked
+	}
+
+	text := unmaskComments(masked, original)
+	known := readSecrets(original)
+	for _, asWritten := range []bool{true, false} {
+		if full := putSecrets(text, known, asWritten); hasSecrets(full, text, known) {
+			return full
+		}
+	}
+	return text // it is no YAML
+}
+
+// writtenSecret is a secret of a document.
+type writtenSecret struct {
+	value string
+	raw   string // as it is written there, with its quotes; "" if that cannot be said
+}
+
+// readSecrets are the secrets of a document, by their paths.
+func readSecrets(text []byte) map[string]writtenSecret {
+	known := map[string]writtenSecret{}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return known
+	}
+
+	eachSecret(&doc, func(path string, n *yaml.Node) {
+		w := writtenSecret{value: n.Value}
+		if start, end, ok := span(text, n); ok {
+			w.raw = string(text[start:end])
+		}
+		known[path] = w
+	})
+	return known
+}
+
+// putSecrets replaces marks by known secrets: as they were written, or in double quotes.
+func putSecrets(text []byte, known map[string]writtenSecret, asWritten bool) []byte {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return text
+	}
+
+	var edits []edit
+	eachSecret(&doc, func(path string, n *yaml.Node) {
+		secret, ok := known[path]
+		start, end, found := span(text, n)
+		if n.Value != redacted || !ok || !found {
+			return
+		}
+		written := secret.raw
+		if !asWritten || written == "" {
+			written = quote(secret.value)
+		}
+		edits = append(edits, edit{start, end, written})
+	})
+	return replaceSpans(text, edits)
+}
+
+// hasSecrets reports whether full is text with each mark that is known replaced by the very secret.
+func hasSecrets(full, text []byte, known map[string]writtenSecret) bool {
+	before, after := readSecrets(text), readSecrets(full)
+	if len(before) != len(after) {
+		return false
+	}
+
+	for path, was := range before {
+		want := was.value
+		if secret, ok := known[path]; ok && want == redacted {
+			want = secret.value
+		}
+		if now, ok := after[path]; !ok || now.value != want {
+			return false
+		}
+	}
+	return true
+}
+
+// quote is a text as YAML has it in double quotes, which JSON's are.
+func quote(s string) string {
+	var b bytes.Buffer
+	to := json.NewEncoder(&b)
+	to.SetEscapeHTML(false)
+	_ = to.Encode(s) // a string, to memory
+	return strings.TrimSpace(b.String())
+}
+
+// edit replaces a part of a text, by its bytes.
+type edit struct {
+	start, end int
+	text       string
+}
+
+// replaceSpans is a text with parts replaced, which are in their order and do not overlap.
+func replaceSpans(text []byte, edits []edit) []byte {
+	var b bytes.Buffer
+	at := 0
+	for _, e := range edits {
+		if e.start < at {
+			continue // of an alias: it was replaced where its anchor is
+		}
+		b.Write(text[at:e.start])
+		b.WriteString(e.text)
+		at = e.end
+	}
+	b.Write(text[at:])
+	return b.Bytes()
+}
+
+// properties are the anchor and the tag of a scalar, which are before it.
+var properties = regexp.MustCompile(`^(?:[&!]\S*[ \t]+)+`)
+
+// span is where a scalar of one line is in its text, with its quotes; false if it is written in another way.
+func span(text []byte, n *yaml.Node) (start, end int, ok bool) {
+	for line := 1; line < n.Line; line++ {
+		next := bytes.IndexByte(text[start:], '\n')
+		if next < 0 {
+			return 0, 0, false
+		}
+		start += next + 1
+	}
+	for range n.Column - 1 {
+		_, size := utf8.DecodeRune(text[start:])
+		if size == 0 {
+			return 0, 0, false
+		}
+		start += size
+	}
+
+	start += len(properties.Find(text[start:]))
+	length, ok := scalarLength(text[start:], n)
+	return start, start + length, ok
+}
+
+// scalarLength is how many bytes a scalar takes at the beginning of a text.
+func scalarLength(text []byte, n *yaml.Node) (int, bool) {
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	var form *regexp.Regexp
+	switch n.Style &^ yaml.TaggedStyle {
+	case yaml.DoubleQuotedStyle:
+		form = doubleQuoted
+	case yaml.SingleQuotedStyle:
+		form = singleQuoted
+	case 0:
+		return len(n.Value), bytes.HasPrefix(line, []byte(n.Value))
+	default:
+		return 0, false
+	}
+	length := len(form.Find(line))
+	return length, length > 0
+}
+
+var (
+	doubleQuoted = regexp.MustCompile(`^"(?:[^"\\]|\\.)*"`)
+	singleQuoted = regexp.MustCompile(`^'(?:[^']|'')*'`)
+)
+
+// isAlike reports whether two documents have the same values, however they are written and whatever comments they have.
+func isAlike(a, b []byte) bool {
+	var x, y yaml.Node
+	if yaml.Unmarshal(a, &x) != nil || yaml.Unmarshal(b, &y) != nil {
+		return false
+	}
+	return isSameNode(&x, &y)
+}
+
+func isSameNode(a, b *yaml.Node) bool {
+	if a.Kind != b.Kind || a.Value != b.Value || a.ShortTag() != b.ShortTag() || len(a.Content) != len(b.Content) {
+		return false
+	}
+	for i := range a.Content {
+		if !isSameNode(a.Content[i], b.Content[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// announced is a comment that names a secret, and what follows.
+var announced = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)((?:^|\s)#.*?\b(?:` + strings.Join(secretKeys(), "|") + `)["']?[ \t]*[:=][ \t]*)(\S.*)$`)
+})
+
+// maskComments hides what comments say after the name of a secret.
+func maskComments(text []byte) []byte {
+	return eachLine(text, func(line string) string { return announced().ReplaceAllString(line, "${1}"+redacted) })
+}
+
+// unmaskComments puts back what maskComments hid, where a comment is as it was left.
+func unmaskComments(text, original []byte) []byte {
+	hidden := map[string][]string{}
+	eachLine(original, func(line string) string {
+		if at := announced().FindStringSubmatchIndex(line); at != nil {
+			comment := line[at[2]:]
+			masked := line[at[2]:at[3]] + redacted
+			hidden[masked] = append(hidden[masked], comment)
+		}
+		return line
+	})
+	return eachLine(text, func(line string) string {
+		at := announced().FindStringSubmatchIndex(line)
+		if at == nil || len(hidden[line[at[2]:]]) == 0 {
+			return line
+		}
+		was := hidden[line[at[2]:]]
+		hidden[line[at[2]:]] = was[1:]
+		return line[:at[2]] + was[0]
+	})
+}
+
+// eachLine changes each line of a text, which keeps its ends of lines.
+func eachLine(text []byte, change func(line string) string) []byte {
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		bare := strings.TrimSuffix(line, "\r")
+		lines[i] = change(bare) + line[len(bare):]
+	}
+	return []byte(strings.Join(lines, "\n"))
+}
+
+// hideComments is maskComments of a document that was read.
+func hideComments(n *yaml.Node) {
+	for _, comment := range []*string{&n.HeadComment, &n.LineComment, &n.FootComment} {
+		*comment = string(maskComments([]byte(*comment)))
+	}
+	for _, c := range n.Content {
+		hideComments(c)
+	}
+}

@@ -1,0 +1,116 @@
+package site
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const written = `# The rack in room 4. Owner: ann.
+name: rack-7   # as on its door
+nodeDefaults:
+  bmc: {username: admin, password: "change me"} # old password: hunter2
+nodes:
+- name: node-1
+  macs: ["52:54:00:00:00:01"]
+  bmc:
+    address: ipmi://10.0.0.1
+    username: admin
+    password: 'it''s me'
+# - name: node-9
+#   bmc: {address: "ipmi://10.0.0.9", password: "of a node that went"}
+- {name: node-2, macs: ["52:54:00:00:00:02"], os: {password: plain-3, username: über}}
+- {name: node-3, macs: ["52:54:00:00:00:03"], os: {username: über, password: &p plain-4}}
+`
+
+// TestMaskHidesSecretsInTheirPlaces: lines, order and comments stay, so that what names a line names the same one.
+func TestMaskHidesSecretsInTheirPlaces(t *testing.T) {
+	masked, err := Mask([]byte(written))
+	require.NoError(t, err)
+	for _, secret := range []string{"change me", "hunter2", "it''s me", "plain-3", "plain-4", "of a node that went"} {
+		assert.NotContains(t, string(masked), secret)
+	}
+	assert.Equal(t, strings.NewReplacer(
+		`"change me"`, `"[redacted]"`, `hunter2`, `[redacted]`, `'it''s me'`, `"[redacted]"`, `plain-3`, `"[redacted]"`,
+		`plain-4`, `"[redacted]"`, `"of a node that went"}`, `[redacted]`,
+	).Replace(written), string(masked))
+	assert.Equal(t, written, string(Unmask(masked, []byte(written))), "nothing was changed: it is the very text")
+}
+
+func TestMaskWritesADocumentAgainWhereItMust(t *testing.T) {
+	for _, text := range []string{
+		"name: a\nnodeDefaults:\n  bmc:\n    password: |-\n      one line\n",
+		"name: a\nnodeDefaults: {bmc: {password: !!str plain}}\n",
+		"name: a\nnodeDefaults: {bmc: {password: \"one\\\n   line\"}}\n",
+		"name: a\nnodeDefaults: {bmc: {password: [p@ss, {a: w0rd}]}}\n",
+	} {
+		masked, err := Mask([]byte(text))
+		require.NoError(t, err)
+		for _, secret := range []string{"line", "plain", "p@ss", "w0rd"} {
+			assert.NotContains(t, string(masked), secret, text)
+		}
+		assert.Contains(t, string(masked), "[redacted]")
+		assert.True(t, isAlike([]byte(text), Unmask(masked, []byte(text))), "%s\n%s", masked, Unmask(masked, []byte(text)))
+	}
+
+	for text, want := range map[string]string{"": "", "# password: a\n": "# password: [redacted]\n"} {
+		masked, err := Mask([]byte(text))
+		require.NoError(t, err)
+		assert.Equal(t, want, string(masked))
+	}
+	_, err := Mask([]byte("a: [1\npassword: x"))
+	assert.Error(t, err, "it is no YAML: nothing of it is shown")
+}
+
+// TestUnmaskFollowsNames: a secret stays with what it is of, wherever that is put, and goes to nothing else.
+func TestUnmaskFollowsNames(t *testing.T) {
+	const two = "nodes:\n- {name: a, macs: [\"52:54:00:00:00:01\"], os: {password: one}}\n" +
+		"- {name: b, macs: [\"52:54:00:00:00:02\"], os: {password: \"t,w:o\"}}\n"
+	for _, c := range []struct{ name, original, edited, want string }{
+		{"another order", two,
+			"nodes:\n- {name: b, os: {password: \"[redacted]\"}}\n- {name: a, os: {password: \"[redacted]\"}}\n",
+			"nodes:\n- {name: b, os: {password: \"t,w:o\"}}\n- {name: a, os: {password: one}}\n"},
+		{"other quotes", two,
+			"nodes:\n- name: b\n  os:\n    password: '[redacted]'\n",
+			"nodes:\n- name: b\n  os:\n    password: \"t,w:o\"\n"},
+		{"a new one is typed", two,
+			"nodes:\n- {name: a, os: {password: new}}\n- {name: b, os: {password: \"[redacted]\"}}\n",
+			"nodes:\n- {name: a, os: {password: new}}\n- {name: b, os: {password: \"t,w:o\"}}\n"},
+		{"another name has none", two,
+			"nodes:\n- {name: c, os: {password: \"[redacted]\"}}\n",
+			"nodes:\n- {name: c, os: {password: \"[redacted]\"}}\n"},
+		{"another key has none", two,
+			"nodes:\n- {name: a, bmc: {password: \"[redacted]\"}}\n",
+			"nodes:\n- {name: a, bmc: {password: \"[redacted]\"}}\n"},
+		{"of a list by user", "discover: {credentials: [{username: x, password: one}, {username: y, password: two}, {username: y, password: three}]}\n",
+			"discover: {credentials: [{username: y, password: \"[redacted]\"}, {username: y, password: \"[redacted]\"}, {username: x, password: \"[redacted]\"}]}\n",
+			"discover: {credentials: [{username: y, password: two}, {username: y, password: three}, {username: x, password: one}]}\n"},
+		{"as it must be quoted there", "nodeDefaults:\n  bmc:\n    password: a, b\n",
+			"nodeDefaults: {bmc: {password: \"[redacted]\"}}\n",
+			"nodeDefaults: {bmc: {password: \"a, b\"}}\n"},
+		{"no YAML", two, "nodes: [\npassword: \"[redacted]\"", "nodes: [\npassword: \"[redacted]\""},
+		{"nothing is hidden", two, "name: \"a\"\n", "name: \"a\"\n"},
+	} {
+		assert.Equal(t, c.want, string(Unmask([]byte(c.edited), []byte(c.original))), c.name)
+	}
+}
+
+func FuzzMask(f *testing.F) {
+	f.Add(written)
+	f.Add("a: &x {password: b}\nc: *x\n")
+	f.Add("password: \"a\\\"b\" # password: c\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		masked, err := Mask([]byte(text))
+		if err != nil {
+			return
+		}
+		clean, _, err := Redact([]byte(text))
+		require.NoError(t, err)
+		if !isAlike(masked, clean) {
+			t.Fatalf("%q is shown as %q, and not as %q", text, masked, clean)
+		}
+		Unmask(masked, []byte(text))
+	})
+}

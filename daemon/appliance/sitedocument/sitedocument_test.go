@@ -1,0 +1,92 @@
+package sitedocument
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func newStore(t *testing.T) Store {
+	paths := []string{filepath.Join(t.TempDir(), "site.yaml"), filepath.Join(t.TempDir(), "baked.yaml")}
+	return Store{Paths: paths, Write: func(text []byte, check func() error) error {
+		if err := check(); err != nil {
+			return err
+		}
+		return os.WriteFile(paths[0], text, 0o600)
+	}}
+}
+
+func TestADocumentIsReplacedUnlessItIsWrongOrAnother(t *testing.T) {
+	s := newStore(t)
+	text, path, err := s.Read()
+	require.NoError(t, err)
+	assert.Nil(t, text)
+	assert.Empty(t, path)
+
+	require.NoError(t, os.WriteFile(s.Paths[1], []byte("name: baked\n"), 0o600))
+	text, path, err = s.Read()
+	require.NoError(t, err)
+	assert.Equal(t, "name: baked\n", string(text))
+	assert.Equal(t, s.Paths[1], path)
+	was := Digest(text)
+
+	problems, err := s.Replace([]byte("nmae: x\n"), was)
+	require.NoError(t, err)
+	assert.Contains(t, problems.String(), "site.yaml:1: nmae: unknown key")
+	_, err = s.Replace([]byte(" \n"), was)
+	require.ErrorContains(t, err, "is empty")
+	assert.NoFileExists(t, s.Paths[0])
+
+	_, err = s.Replace([]byte("name: second\n"), was)
+	require.NoError(t, err)
+	_, err = s.Replace([]byte("name: third\n"), was)
+	require.ErrorIs(t, err, ErrChanged)
+	text, _, err = s.Read()
+	require.NoError(t, err)
+	assert.Equal(t, "name: second\n", string(text))
+	_, err = s.Replace([]byte("name: third\n"), "")
+	require.NoError(t, err, "whoever names none replaces any")
+}
+
+func TestTheHistoryIsBoundedAndRootsAlone(t *testing.T) {
+	h := &History{Dir: filepath.Join(t.TempDir(), "secret", "site-history")}
+	require.NoError(t, h.Load())
+	assert.Empty(t, h.List())
+
+	at := time.Date(2026, 11, 29, 9, 0, 0, 5, time.UTC)
+	require.NoError(t, h.Add([]byte("name: a\n"), "", at))
+	require.NoError(t, h.Add([]byte("name: a\n"), "ann@laptop", at.Add(time.Hour)))
+	require.NoError(t, h.Add([]byte("name: a\n"), "", at.Add(time.Hour)))
+	require.NoError(t, h.Add([]byte("name: a\n"), "eve@laptop", at.Add(time.Hour)))
+	assert.Equal(t, []Entry{{1, at.Truncate(time.Second), "ann@laptop", []byte("name: a\n")}}, h.List())
+	info, err := os.Stat(h.Dir)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	info, err = os.Stat(filepath.Join(h.Dir, "00000001.yaml"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	require.NoError(t, os.WriteFile(filepath.Join(h.Dir, "00000007.yaml"), []byte("# applied: some"), 0o600), "a torn one")
+	for i := range 30 {
+		require.NoError(t, h.Add(fmt.Appendf(nil, "name: a%d\n# by: nobody\n", i), "", at))
+	}
+	other := &History{Dir: h.Dir}
+	require.NoError(t, other.Load())
+	assert.Equal(t, h.List(), other.List())
+	require.Len(t, other.List(), maxEntries)
+	assert.Equal(t, "name: a29\n# by: nobody\n", string(other.List()[maxEntries-1].Text))
+	assert.Equal(t, 31, other.List()[maxEntries-1].Number)
+
+	require.NoError(t, h.Add([]byte("# "+strings.Repeat("x", maxBytes)), "", at))
+	require.Len(t, h.List(), 1, "the newest is in it however long it is")
+	require.NoError(t, h.Add([]byte("name: b\n"), "", at))
+	files, err := os.ReadDir(h.Dir)
+	require.NoError(t, err)
+	assert.Len(t, files, 1)
+}
