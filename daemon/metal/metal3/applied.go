@@ -92,8 +92,10 @@ func (a AppliedHost) certificateCheck() site.CertificateCheck {
 		return ""
 	case said == site.CheckPin, said == site.CheckCA, said == site.CheckNone:
 		return said
-	case !a.Host.Spec.BMC.DisableCertificateVerification:
+	case !a.Host.Spec.BMC.DisableCertificateVerification && a.Host.Labels[LabelSite] == "":
 		return site.CheckCA
+	case !a.Host.Spec.BMC.DisableCertificateVerification && a.Default == site.CheckCA:
+		return site.CheckCA // of a node that was taken out of the site, whose check is one of these two
 	case a.Default == site.CheckNone:
 		return site.CheckNone
 	}

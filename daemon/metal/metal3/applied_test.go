@@ -193,6 +193,25 @@ func TestCertificatesOfAppliedHosts(t *testing.T) {
 	}
 }
 
+// A host whose node was taken out of the site keeps the check that the site had, so that it can be given up.
+func TestCertificatesOfHostsThatTheSiteNamed(t *testing.T) {
+	for _, c := range []struct {
+		off        bool
+		site, want site.CertificateCheck
+	}{
+		{false, "", site.CheckPin},
+		{false, site.CheckPin, site.CheckPin},
+		{false, site.CheckCA, site.CheckCA},
+		{true, site.CheckNone, site.CheckNone},
+	} {
+		h := applied(true, func(h *metal3api.BareMetalHost) {
+			h.Labels = map[string]string{LabelSite: "rack-7"}
+			h.Spec.BMC.Address, h.Spec.BMC.DisableCertificateVerification = "redfish://10.0.0.5/redfish/v1/Systems/1", c.off
+		})
+		assert.Equal(t, c.want, AppliedHost{Host: h, Default: c.site}.Node().BMC.VerifyCertificate, "%+v", c)
+	}
+}
+
 func TestAppliedPatches(t *testing.T) {
 	patch := func(step Step, have *metal3api.BareMetalHost) string {
 		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have, UserData: []byte("#!/bin/sh\n")}, keysOnly())
