@@ -229,6 +229,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Login:    d.page.Login,
 			Rotate:   d.rotate,
 			Erase:    d.metal.Erase,
+			Replace:  d.metal.Replace,
 			Audit:    newCommandAudit(audit.NewLog(audit.CommandFile, d.log)),
 			Unknown:  d.metal.UnknownMachines,
 			Ready:    d.notifyReady,
@@ -260,6 +261,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}},
 		{"erasures", func(ctx context.Context) error {
 			return d.metal.EraseHosts(ctx, d.stageReady("site-handed-over"))
+		}},
+		{"replacements", func(ctx context.Context) error {
+			return d.metal.ReplaceHosts(ctx, d.stageReady("site-handed-over"))
 		}},
 		{"clusters", func(ctx context.Context) error { return d.cluster.watch(ctx, d.stageReady("bpa-ready")) }},
 		{"keys of uploads", func(ctx context.Context) error {

@@ -52,6 +52,7 @@ func newRootCommand() *cobra.Command {
 		newAdoptCommand(),
 		newApproveCommand(),
 		newEraseCommand(),
+		newReplaceCommand(),
 		newBMCCommand(),
 		newCertifyCommand(),
 		newKubeconfigCommand(),

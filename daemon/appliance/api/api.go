@@ -23,7 +23,8 @@ import (
 )
 
 // Server answers GET /v1/status, GET /v1/why, GET /v1/records, GET /v1/unknown, POST /v1/reload, POST /v1/adopt,
-// POST /v1/approve, POST /v1/bmc/trust, POST /v1/rotate, POST /v1/erase and POST /v1/login.
+// POST /v1/approve, POST /v1/bmc/trust, POST /v1/rotate, POST /v1/erase,
+// POST /v1/replace and POST /v1/login.
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
 	Document func() status.Document // must not block
@@ -47,6 +48,9 @@ type Server struct {
 	// Erase has disks of a node erased, its root device if none is named, if confirm is the node's name again; if it is
 	// empty, it says what would be erased. The error is for people.
 	Erase func(ctx context.Context, node string, disks []string, confirm string) (status.Erase, error)
+	// Replace has the server of a node replaced by the one that the site names, if confirm is the node's name again. It
+	// returns what is different; the error is for people.
+	Replace func(node, confirm string) (string, error)
 	// Audit writes down who asked for what loses data; nil: nothing is written.
 	Audit func(Change)
 	// Login mints a code by which one browser is somebody, USER@HOST, with a role on the page; the error is for people.
@@ -143,6 +147,7 @@ func (s *Server) handler() http.Handler {
 		writeJSON(w, text)
 	})
 	mux.HandleFunc("POST /v1/erase", s.serveErase)
+	mux.HandleFunc("POST /v1/replace", s.serveReplace)
 	mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, r *http.Request) {
 		role, user := r.URL.Query().Get("role"), r.URL.Query().Get("user")
 		login, err := s.Login(role, user)

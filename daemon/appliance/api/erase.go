@@ -26,18 +26,45 @@ func (s *Server) serveErase(w http.ResponseWriter, r *http.Request) {
 	node, disks, confirm := q.Get("node"), q["disk"], q.Get("confirm")
 	s.Log.Info("erasure asked", "node", node, "disks", disks, "confirmed", confirm)
 	e, err := s.Erase(r.Context(), node, disks, confirm)
-	code, reason := http.StatusOK, ""
+	s.answerChange(w, Change{HTTP: r, Received: received, Verb: "erase", Node: node}, confirm != "", e, err)
+}
+
+func (s *Server) serveReplace(w http.ResponseWriter, r *http.Request) {
+	q, received := r.URL.Query(), time.Now()
+	node := q.Get("node")
+	s.Log.Info("replacement asked", "node", node, "confirmed", q.Get("confirm"))
+	text, err := s.Replace(node, q.Get("confirm"))
+	s.answerChange(w, Change{HTTP: r, Received: received, Verb: "replace", Node: node}, true, text, err)
+}
+
+// answerChange answers with a result or an error, after that was written down if it is to be.
+func (s *Server) answerChange(w http.ResponseWriter, c Change, audited bool, result any, err error) {
+	c.Code = http.StatusOK
 	if err != nil {
-		code, reason = http.StatusUnprocessableEntity, err.Error()
+		c.Code, c.Reason = http.StatusUnprocessableEntity, err.Error()
 	}
-	if confirm != "" && s.Audit != nil {
-		s.Audit(Change{HTTP: r, Received: received, Verb: "erase", Node: node, Code: code, Reason: reason})
+	if audited && s.Audit != nil {
+		s.Audit(c)
 	}
 	if err != nil {
-		http.Error(w, reason, code)
+		http.Error(w, c.Reason, c.Code)
 		return
 	}
-	writeJSON(w, e)
+	writeJSON(w, result)
+}
+
+// Replace has the daemon replace the server of a node; see Server.
+func (c Client) Replace(ctx context.Context, node, confirm string) (string, error) {
+	var text string
+	query := url.Values{"node": {node}, "confirm": {confirm}}
+	body, err := c.do(ctx, http.MethodPost, "/v1/replace?"+query.Encode())
+	if err != nil {
+		return "", err
+	}
+	if err := json.Unmarshal(body, &text); err != nil {
+		return "", fmt.Errorf("read what is replaced: %w", err)
+	}
+	return text, nil
 }
 
 // Erase has the daemon erase disks of a node, or without confirm say what would be erased; see Server.

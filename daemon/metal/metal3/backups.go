@@ -135,6 +135,26 @@ func (r Backups) Save(h *metal3api.BareMetalHost) error {
 	return r.write(rec, old)
 }
 
+// Retire notes that the host with this UID is not to come back, whatever its record says of it.
+func (r Backups) Retire(host, uid string) error {
+	old, err := os.ReadFile(filepath.Join(r.Dir, host+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("retire the record of host %s: %w", host, err)
+	}
+	rec, torn := decodeBackup(host, old)
+	if torn != nil {
+		return fmt.Errorf("retire the record of host %s: %w", host, torn)
+	}
+	if string(rec.Host.UID) != uid {
+		return nil
+	}
+	rec.Removed = true
+	return r.write(rec, old)
+}
+
 func newBackup(h *metal3api.BareMetalHost) HostBackup {
 	fromSite := h.Labels[LabelSite] != ""
 	return HostBackup{Removed: h.DeletionTimestamp != nil, Installed: InService(h), FromSite: fromSite, Host: metal3api.BareMetalHost{

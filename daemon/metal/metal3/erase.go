@@ -49,6 +49,9 @@ const maxEraseTries = 5
 // IsOpen reports whether an erasure has not ended.
 func (e Erasure) IsOpen() bool { return e.Host != "" && e.Ended.IsZero() }
 
+// Clone is a copy that shares nothing.
+func (e Erasure) Clone() Erasure { e.Disks = slices.Clone(e.Disks); return e }
+
 // Rest are the disks that are still to be erased.
 func (e Erasure) Rest() []WriteDisk {
 	var rest []WriteDisk

@@ -220,15 +220,15 @@ func TestNextErase(t *testing.T) {
 // TestErasuresOutliveTheDaemon, and one that is torn permits nothing.
 func TestErasuresOutliveTheDaemon(t *testing.T) {
 	dir := t.TempDir()
-	s := &Erasures{Dir: dir}
+	s := &Ledger[Erasure]{Dir: dir}
 	e, _ := asked(t)
 	require.NoError(t, s.Begin("node-1", e))
-	require.ErrorContains(t, s.Begin("node-1", e), "erased already")
+	require.ErrorContains(t, s.Begin("node-1", e), "done already")
 	require.NoError(t, s.Edit("node-1", func(e *Erasure) error { e.Disks[0].Begun = time.Now(); return nil }))
 	refused := errors.New("no")
 	require.ErrorIs(t, s.Edit("node-1", func(e *Erasure) error { e.Tries = 7; return refused }), refused)
 
-	s = &Erasures{Dir: dir}
+	s = &Ledger[Erasure]{Dir: dir}
 	open, err := s.Open()
 	require.NoError(t, err)
 	require.Len(t, open, 1)
@@ -239,13 +239,13 @@ func TestErasuresOutliveTheDaemon(t *testing.T) {
 		e.Disks[0].Erased, e.Disks[0].Method, e.Ended = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), MethodNVMe, time.Now()
 		return nil
 	}))
-	require.ErrorIs(t, s.Edit("node-1", func(*Erasure) error { return nil }), ErrNotErasing)
+	require.ErrorIs(t, s.Edit("node-1", func(*Erasure) error { return nil }), ErrNoneOpen)
 	e, err = s.Last("node-1")
 	require.NoError(t, err)
 	assert.Equal(t, "was erased: /dev/sda serialNumber A on 2026-03-04 12:00:00 UTC by the drive's own format with secure erase (NVMe)", e.Sentence())
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "node-2.json"), []byte("[{"), 0o600))
-	s = &Erasures{Dir: dir}
+	s = &Ledger[Erasure]{Dir: dir}
 	_, err = s.Last("node-2")
 	require.ErrorContains(t, err, "cannot be read")
 	require.ErrorContains(t, s.Begin("node-2", e), "cannot be read")

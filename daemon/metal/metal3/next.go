@@ -45,6 +45,8 @@ const (
 	ReasonInvalid       Reason = "invalid"        // what the site says of it cannot become objects
 	ReasonFailed        Reason = "failed"         // the last try to take its next step
 	ReasonErasing       Reason = "erasing"        // its owner has disks of it erased
+	ReasonReplaced      Reason = "replaced"       // its host stands for another server than the site names
+	ReasonReplacing     Reason = "replacing"      // its owner has said so: that host is being removed
 )
 
 // Decision is the next step of a node. Where that is to do nothing it says why.
@@ -98,6 +100,9 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 			return waitFor(ReasonBackup, "%v", err)
 		}
 		return Decision{Step: StepResume}
+	}
+	if d := holdForOther(n, have); d != nil {
+		return *d
 	}
 	if have.DeletionTimestamp != nil {
 		return waitFor("", "its owner is removing it; afterwards it is created again, because it is still in site.yaml")

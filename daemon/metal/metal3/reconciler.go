@@ -2,7 +2,6 @@ package metal3
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -38,44 +37,13 @@ type Reconciler struct {
 	// PermitWipe notes that the owner of a host has given up what is on its disk for an image, before AllowWipe is taken
 	// off. Nil: nobody asks.
 	PermitWipe func(h *metal3api.BareMetalHost, image string) error
-	// Erasing says how the erasing of a host's disks stands; "" if none are being erased. Nil: none are.
-	Erasing func(host string) string
+	// Busy says what the appliance is doing with a host on its owner's behalf, for which it takes no step; "" if nothing.
+	// Nil: it never does.
+	Busy func(host string) (reason Reason, sentence string)
 	// AgentsDue asks Ironic which of its nodes, by UUID, are to get no image yet because the agent that
 	// has just inspected them did not call since. It is asked once in a round, and only if a host is to
 	// get its image. Nil: none.
 	AgentsDue func(ctx context.Context) (map[string]bool, error)
-}
-
-// Progress is how far the hand-over of one node is.
-type Progress struct {
-	Node string
-	Decision
-	Err error // of the last try
-}
-
-// Block is why a node is not changed until a person decides or something is repaired. The zero value blocks nothing.
-type Block struct {
-	Reason   Reason
-	Sentence string
-}
-
-// Blocks returns the nodes that are blocked, by name: what is invalid in the site, and what the last round found.
-func Blocks(invalid map[string]error, all []Progress) map[string]Block {
-	blocks := map[string]Block{}
-	for name, err := range invalid {
-		blocks[name] = Block{ReasonInvalid, err.Error()}
-	}
-
-	for _, p := range all {
-		switch {
-		case p.Err != nil:
-			blocks[p.Node] = Block{ReasonFailed, p.Err.Error()}
-		case p.Reason != "":
-			blocks[p.Node] = Block{p.Reason, p.Sentence}
-		}
-	}
-
-	return blocks
 }
 
 // Observe tells how each node stands, changing nothing.
@@ -90,7 +58,7 @@ func (s Reconciler) Observe(ctx context.Context, nodes []NodeObjects) ([]Progres
 func (s Reconciler) Reconcile(ctx context.Context, nodes []NodeObjects) ([]Progress, error) {
 	return s.forEach(ctx, nodes, func(n NodeObjects, rec HostBackup, now snapshot) Progress {
 		p := s.next(ctx, n, rec, now)
-		if p.Err != nil {
+		if p.Err != nil || p.isOfAnotherServer() {
 			return p
 		}
 
@@ -227,9 +195,9 @@ func (s Reconciler) forEach(
 func (s Reconciler) next(ctx context.Context, n NodeObjects, rec HostBackup, now snapshot) Progress {
 	have := now.hosts[n.Host.Name] // nil if there is none
 	p := Progress{Node: n.Host.Name}
-	if s.Erasing != nil && have != nil {
-		if sentence := s.Erasing(n.Host.Name); sentence != "" {
-			p.Decision = waitFor(ReasonErasing, "it %s", sentence)
+	if s.Busy != nil {
+		if reason, sentence := s.Busy(n.Host.Name); sentence != "" {
+			p.Decision = waitFor(reason, "it %s", sentence)
 			return p
 		}
 	}
@@ -382,15 +350,4 @@ func (s Reconciler) applyChanged(ctx context.Context, now snapshot, objects ...c
 	}
 
 	return nil
-}
-
-// JoinErrors joins what went wrong, one sentence per node.
-func JoinErrors(all []Progress) error {
-	var errs []error
-	for _, p := range all {
-		if p.Err != nil {
-			errs = append(errs, fmt.Errorf("node %s: %w", p.Node, p.Err))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -23,8 +23,8 @@ import (
 // erasureDir is next to the records of hosts, so that away copies have it.
 const erasureDir = backupDir + "/erased"
 
-// eraseInterval is the time between two looks at hosts whose disks are erased.
-const eraseInterval = 3 * time.Second
+// ledgerInterval is the time between two steps of what the owner of a host asked for.
+const ledgerInterval = 3 * time.Second
 
 // Erase has disks of a node erased: those that are named by serial number, WWN or device name, and no other; without
 // names its root device. Without confirm, which is the name of the node, nothing is begun: the answer says what would
@@ -58,7 +58,7 @@ func (p *Provisioner) Erase(ctx context.Context, node string, disks []string, co
 	}
 
 	p.Log.Info("erasure begun", "node", node, "disks", len(chosen))
-	p.addEraseEvent(node, "EraseBegun", "its disks are erased, as its owner asked: "+answer.Text())
+	p.addOwnerEvent(node, "EraseBegun", "its disks are erased, as its owner asked: "+answer.Text())
 	p.Recheck()
 	answer.Begun = true
 	return answer, nil
@@ -145,18 +145,26 @@ func (p *Provisioner) describeErasure(host string) string {
 
 // EraseHosts takes every erasure from step to step until ctx ends.
 func (p *Provisioner) EraseHosts(ctx context.Context, up func() bool) error {
+	return followLedger(ctx, p, up, p.erasures, p.eraseNext)
+}
+
+// followLedger does the next step of each open entry of a ledger, until ctx ends.
+func followLedger[T metal3.Entry[T]](
+	ctx context.Context, p *Provisioner, up func() bool, ledger *metal3.Ledger[T],
+	next func(ctx context.Context, host string, entry T) error,
+) error {
 	if !rerun.Await(ctx, up) {
 		return nil
 	}
 	for {
-		open, err := p.erasures.Open()
+		open, err := ledger.Open()
 		if err != nil {
 			return err
 		}
-		if _, current := p.Hosts.List(); current {
-			for host, e := range open {
-				if err := p.eraseNext(ctx, host, e); err != nil && ctx.Err() == nil {
-					p.Log.Warn("an erasure waits", "node", host, "error", err)
+		if p.Hosts.IsCurrent() {
+			for host, entry := range open {
+				if err := next(ctx, host, entry); err != nil && ctx.Err() == nil {
+					p.Log.Warn("what the owner of a node asked for waits", "node", host, "in", ledger.Dir, "error", err)
 				}
 			}
 		}
@@ -164,24 +172,40 @@ func (p *Provisioner) EraseHosts(ctx context.Context, up func() bool) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(eraseInterval):
+		case <-time.After(ledgerInterval):
 		}
 	}
+}
+
+// readHost reads a host from the API itself; nil if there is none.
+func (p *Provisioner) readHost(ctx context.Context, name string) (client.Client, *metal3api.BareMetalHost, error) {
+	api, err := p.Client()
+	if err != nil {
+		return nil, nil, err
+	}
+	h := &metal3api.BareMetalHost{}
+	key := client.ObjectKey{Namespace: metal3.Namespace, Name: name}
+	if err := api.Get(ctx, key, h); client.IgnoreNotFound(err) != nil {
+		return nil, nil, err
+	} else if err != nil {
+		return api, nil, nil
+	}
+	return api, h, nil
+}
+
+func patchHost(ctx context.Context, api client.Client, h *metal3api.BareMetalHost, change metal3.Patch) error {
+	text, err := change.JSON()
+	if err != nil {
+		return err
+	}
+	return api.Patch(ctx, h, client.RawPatch(types.MergePatchType, text))
 }
 
 // eraseNext does the next step of one erasure. Its host is read from the API itself: what the watch said last may be
 // older than the pause.
 func (p *Provisioner) eraseNext(ctx context.Context, name string, e metal3.Erasure) error {
-	api, err := p.Client()
+	api, h, err := p.readHost(ctx, name)
 	if err != nil {
-		return err
-	}
-	var h *metal3api.BareMetalHost
-	read := &metal3api.BareMetalHost{}
-	key := client.ObjectKey{Namespace: metal3.Namespace, Name: name}
-	if err := api.Get(ctx, key, read); err == nil {
-		h = read
-	} else if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 
@@ -222,14 +246,7 @@ func (p *Provisioner) doErase(
 	ctx context.Context, api client.Client, name string, h *metal3api.BareMetalHost, id string,
 	step metal3.EraseStep, sentence string,
 ) error {
-	patch := func(change metal3.Patch) error {
-		text, err := change.JSON()
-		if err != nil {
-			return err
-		}
-		return api.Patch(ctx, h, client.RawPatch(types.MergePatchType, text))
-	}
-
+	patch := func(change metal3.Patch) error { return patchHost(ctx, api, h, change) }
 	switch step {
 	case metal3.ErasePause:
 		return patch(metal3.PausePatch(h))
@@ -305,16 +322,16 @@ func (p *Provisioner) endErasure(name, sentence string) error {
 		reason = "EraseFailed"
 	}
 	p.Log.Info("erasure ended", "node", name, "result", ended.Sentence())
-	p.addEraseEvent(name, reason, "it "+ended.Sentence())
+	p.addOwnerEvent(name, reason, "it "+ended.Sentence())
 	p.Recheck()
 	return nil
 }
 
-// addEraseEvent tells a host something of its erasure.
-func (p *Provisioner) addEraseEvent(node, reason, message string) {
+// addOwnerEvent tells a host what became of something that its owner asked for.
+func (p *Provisioner) addOwnerEvent(node, reason, message string) {
 	at := time.Now()
 	sum := sha256.Sum256([]byte(at.String() + message))
-	e := hostEvent{Host: node, Name: fmt.Sprintf("erase-%x", sum[:8]), Reason: reason, Message: message, At: at}
+	e := hostEvent{Host: node, Name: fmt.Sprintf("asked-%x", sum[:8]), Reason: reason, Message: message, At: at}
 	e.IsNormal = reason != "EraseFailed"
 	go p.addEvent(e)
 }
@@ -346,7 +363,7 @@ func (p *Provisioner) noteErased(_ context.Context, host string, done agentgate.
 			return nil // the answer was lost
 		}
 		e.Disks[i].Erased, e.Disks[i].Method = time.Now().UTC(), done.Method
-		p.addEraseEvent(host, "DiskErased", fmt.Sprintf("disk %s (serial number %q) was erased by %s", done.Disk.Name,
+		p.addOwnerEvent(host, "DiskErased", fmt.Sprintf("disk %s (serial number %q) was erased by %s", done.Disk.Name,
 			done.Disk.Serial, metal3.MethodText(done.Method)))
 		return nil
 	})
@@ -375,7 +392,7 @@ func (p *Provisioner) editErasure(
 	if refusal != "" && err == nil {
 		return refusal, nil
 	}
-	if errors.Is(err, metal3.ErrNotErasing) {
+	if errors.Is(err, metal3.ErrNoneOpen) {
 		return err.Error(), nil
 	}
 	return "", err

@@ -50,7 +50,7 @@ func TestAnErasureIsWrittenDownBeforeTheFirstByte(t *testing.T) {
 	}
 	refusal, err := p.mayErase(t.Context(), "node-1", question("A", "gpt"))
 	require.NoError(t, err)
-	assert.Contains(t, refusal, "none of its disks is to be erased")
+	assert.Contains(t, refusal, "nothing of that kind is being done with it")
 	_, err = p.mayErase(t.Context(), "node-2", question("A", "gpt"))
 	require.Error(t, err, "a host that is not known yet is no answer")
 
@@ -60,7 +60,7 @@ func TestAnErasureIsWrittenDownBeforeTheFirstByte(t *testing.T) {
 		}}))
 	}
 	onDisk := func() metal3.Erasure {
-		e, err := (&metal3.Erasures{Dir: dir}).Last("node-1")
+		e, err := (&metal3.Ledger[metal3.Erasure]{Dir: dir}).Last("node-1")
 		require.NoError(t, err)
 		return e
 	}

@@ -304,6 +304,6 @@ func (p *Provisioner) reconciler() (metal3.Reconciler, error) {
 		AgentsDue:     p.api.AgentsDue,
 		PreflightGate: p.PreflightGate,
 		PermitWipe:    p.permitWipe,
-		Erasing:       p.describeErasure,
+		Busy:          p.describeBusy,
 	}, err
 }

@@ -73,7 +73,9 @@ type Provisioner struct {
 	changed  chan struct{} // a host did, or what is known of one
 	found    *metal3.Inspections
 	api      *ironic.Client
-	erasures *metal3.Erasures
+	erasures *metal3.Ledger[metal3.Erasure]
+
+	replacements *metal3.Ledger[metal3.Replacement]
 
 	mu           sync.Mutex
 	agentClient  *http.Client // by which Gate asks Ironic
@@ -104,7 +106,9 @@ func New(d Deps) *Provisioner {
 	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}
 	p.Gate, p.permits = p.newGate(), &permits{path: permitFile}
-	p.Discs, p.erasures = p.newDiscs(), &metal3.Erasures{Dir: erasureDir}
+	p.Discs = p.newDiscs()
+	p.erasures = &metal3.Ledger[metal3.Erasure]{Dir: erasureDir}
+	p.replacements = &metal3.Ledger[metal3.Replacement]{Dir: replacementDir}
 	p.found = &metal3.Inspections{Ask: p.api.Inspection}
 	return p
 }

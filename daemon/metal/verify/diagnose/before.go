@@ -25,7 +25,7 @@ const (
 // rules is the list. What stands further up wins: what is certain before what is likely,
 // what failed before what goes on.
 var rules = slices.Concat(
-	staleRules, eraseRules, unknownMachineRules, preflightRules, serviceRules, errorRules, progressRules, discRules, bootRules, rest,
+	staleRules, ownerRules, unknownMachineRules, preflightRules, serviceRules, errorRules, progressRules, discRules, bootRules, rest,
 )
 
 // staleRules is when what is known of hosts is old: nothing that follows may be told as of now.

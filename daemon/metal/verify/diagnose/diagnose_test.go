@@ -159,6 +159,9 @@ func cases() map[string]View {
 		"restoring": change(host("provisioned", 5), func(v *View) {
 			v.Host.Paused, v.Blocked = true, metal3.Block{Reason: metal3.ReasonBackup, Sentence: `host node-1 is "" in the API`}
 		}),
+		"replacing": change(host("provisioned", 5), func(v *View) {
+			v.Blocked = metal3.Block{Reason: metal3.ReasonReplacing, Sentence: "it " + metal3.Replacement{}.Sentence()}
+		}),
 		"erasing": change(host("available", 5), func(v *View) {
 			v.Host.Paused = true
 			v.Erasure = &metal3.Erasure{Host: "uid", Asked: ago(5), Disks: []metal3.ErasedDisk{

@@ -3,10 +3,19 @@ package diagnose
 import (
 	"fmt"
 	"time"
+
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
-// eraseRules are hosts whose disks are erased because their owner asked.
-var eraseRules = []rule{
+// ownerRules are hosts with which the appliance does something because their owner asked.
+var ownerRules = []rule{
+	{
+		name:     "replacing",
+		meaning:  "its owner has said that another server takes its place",
+		matches:  func(v View) bool { return v.Blocked.Reason == metal3.ReasonReplacing },
+		sentence: fixedSentence(metal3.Replacement{}.Sentence()),
+		since:    hostSince,
+	},
 	{
 		name:     "erasing",
 		meaning:  "its owner has disks of it erased",

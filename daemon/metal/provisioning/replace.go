@@ -1,0 +1,117 @@
+package provisioning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"firstlight.dev/firstlight/daemon/metal/metal3"
+)
+
+// replacementDir has what is known of servers that others took the place of.
+const replacementDir = backupDir + "/replaced"
+
+// Replace has the server that a node stands for replaced by the one that site.yaml names now. The old server is left as
+// it is. The answer says what is different; the error is for people.
+func (p *Provisioner) Replace(node, confirm string) (string, error) {
+	if confirm != node {
+		return "", fmt.Errorf("%s is not replaced: confirm it with --confirm %[1]s", node)
+	}
+	hosts, current := p.Hosts.List()
+	if !current {
+		return "", errors.New("the appliance is still starting and does not know its hosts yet; try again when firstlightd status says that it is ready")
+	}
+	r, err := p.prepareReplacement(node, hosts)
+	if err == nil {
+		err = p.replacements.Begin(node, r)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s is not replaced: %w", node, err)
+	}
+
+	p.Log.Info("replacement begun", "node", node, "new", r.New)
+	p.addOwnerEvent(node, "ReplaceBegun", "its server is replaced, as its owner asked: site.yaml gives it "+r.New)
+	p.Recheck()
+	return r.New, nil
+}
+
+func (p *Provisioner) prepareReplacement(node string, hosts []metal3api.BareMetalHost) (metal3.Replacement, error) {
+	if sentence := p.describeErasure(node); sentence != "" {
+		return metal3.Replacement{}, errors.New("it " + sentence)
+	}
+	before, err := p.replacements.Last(node)
+	switch {
+	case err != nil:
+		return metal3.Replacement{}, err
+	case before.IsOpen():
+		return metal3.Replacement{}, errors.New("it " + before.Sentence())
+	}
+	objects, err := p.nodeObjects()
+	if err != nil {
+		return metal3.Replacement{}, err
+	}
+	records, err := p.Hosts.Backups.Read()
+	if err != nil {
+		return metal3.Replacement{}, err
+	}
+
+	i := slices.IndexFunc(objects, func(n metal3.NodeObjects) bool { return n.Host.Name == node })
+	if i < 0 {
+		return metal3.Replacement{}, errors.New("it is not in site.yaml")
+	}
+	var have *metal3api.BareMetalHost
+	if k := slices.IndexFunc(hosts, func(h metal3api.BareMetalHost) bool { return h.Name == node }); k >= 0 {
+		have = &hosts[k]
+	}
+	return metal3.CheckReplace(objects[i], have, records[node])
+}
+
+// ReplaceHosts takes every replacement from step to step until ctx ends.
+func (p *Provisioner) ReplaceHosts(ctx context.Context, up func() bool) error {
+	return followLedger(ctx, p, up, p.replacements, p.replaceNext)
+}
+
+func (p *Provisioner) replaceNext(ctx context.Context, name string, r metal3.Replacement) error {
+	api, h, err := p.readHost(ctx, name)
+	if err != nil {
+		return err
+	}
+
+	step := metal3.NextReplace(r, h)
+	if step != metal3.ReplaceWait {
+		p.Log.Info("replacement", "node", name, "step", string(step))
+	}
+	switch step {
+	case metal3.ReplaceDetach:
+		return patchHost(ctx, api, h, metal3.DetachPatch())
+	case metal3.ReplaceDelete:
+		return client.IgnoreNotFound(api.Delete(ctx, h, client.Preconditions{UID: &h.UID}))
+	case metal3.ReplaceEnd:
+		// First its record: with that, a lost host would be created again as it was.
+		if err := p.Hosts.Backups.Retire(name, r.Host); err != nil {
+			return err
+		}
+		err := p.replacements.Edit(name, func(r *metal3.Replacement) error { r.Ended = time.Now().UTC(); return nil })
+		p.Log.Info("replacement ended", "node", name)
+		p.Recheck()
+		return err
+	}
+	return nil
+}
+
+// describeBusy says what the appliance does with a host because its owner asked; "" if nothing.
+func (p *Provisioner) describeBusy(host string) (metal3.Reason, string) {
+	r, err := p.replacements.Last(host)
+	switch {
+	case err != nil:
+		return metal3.ReasonReplacing, "may be in the middle of being replaced: " + err.Error()
+	case r.IsOpen():
+		return metal3.ReasonReplacing, r.Sentence()
+	}
+	return metal3.ReasonErasing, p.describeErasure(host)
+}
