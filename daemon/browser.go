@@ -44,6 +44,7 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 
 		SiteText:    d.host.Document,
 		SiteHistory: d.siteHistory.List,
+		Secrets:     func(ctx context.Context) vault.Listing { return vault.List(ctx, "", d.kube.REST) },
 	}
 	deeds := page.Deeds{
 		API:      d.kube.REST,

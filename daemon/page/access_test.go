@@ -31,7 +31,7 @@ func shownPages(t *testing.T) map[string]document {
 	api := newAPIServer(t)
 	api.stick = of.siteText
 	b := logInAs(t, newServerWith(t, of, api.deeds()), Owner)
-	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", "/appliance"} {
+	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", "/secrets", "/appliance"} {
 		pages["owner"+path] = b.open(path)
 	}
 	for _, path := range []string{"/site", editPath, editPath + "?from=4"} {

@@ -24,6 +24,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/pxe/boottrace"
@@ -59,7 +60,10 @@ type Sources struct {
 	ChangedCertificate func(node string) string
 
 	// Workload asks a cluster what runs on it. It does not answer from memory, and its error is for people.
-	Workload    func(ctx context.Context, c status.Cluster) (workload.Contents, error)
+	Workload func(ctx context.Context, c status.Cluster) (workload.Contents, error)
+	// Secrets lists the appliance's secrets, without a value. It does not answer from memory.
+	Secrets func(ctx context.Context) vault.Listing
+
 	SiteText    func() []byte               // of the document that Site was read from; nil without one
 	SiteHistory func() []sitedocument.Entry // the documents that were applied, the oldest first
 }
@@ -82,6 +86,7 @@ type Server struct {
 
 	reviews   *lookup[error] // who may read what
 	workloads *lookup[workloadAnswer]
+	secrets   *lookup[vault.Listing]
 }
 
 // New returns a server, which writes what people do into auditLog, a file. Nothing is read or listened on before Serve.
@@ -102,7 +107,7 @@ func New(
 	s.streams = make(chan struct{}, maxStreams)
 	s.hub = newHub(s.read)
 	s.handler = s.newHandler()
-	s.reviews, s.workloads = s.newReviews(), s.newWorkloads()
+	s.reviews, s.workloads, s.secrets = s.newReviews(), s.newWorkloads(), s.newSecrets()
 	return s
 }
 

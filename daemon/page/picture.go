@@ -12,6 +12,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
@@ -39,6 +40,8 @@ type picture struct {
 	history   []sitedocument.Entry
 	drafts    *drafts // which change without the picture
 
+	secrets *answer[vault.Listing] // nil while nobody looks
+
 	mu       sync.Mutex
 	rendered map[string][]byte // main parts, by role and path
 }
@@ -64,6 +67,9 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		siteText: s.sources.SiteText(),
 		history:  s.sources.SiteHistory(),
 		drafts:   &s.drafts,
+	}
+	if a, ok := s.secrets.known()[""]; ok {
+		p.secrets = &a
 	}
 	for _, n := range p.doc.Nodes {
 		p.named[n.Name] = true
@@ -125,7 +131,7 @@ func (p *picture) digest() (string, error) {
 	}
 
 	b, err := json.Marshal([]any{
-		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, workloads, p.time.Unix() / 60,
+		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, workloads, p.secretList(), p.time.Unix() / 60,
 		sitedocument.Digest(p.siteText), history,
 	})
 	if err != nil {
@@ -134,6 +140,14 @@ func (p *picture) digest() (string, error) {
 
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8]), nil
+}
+
+// secretList is what is known of the secrets; the zero one while nobody looks.
+func (p *picture) secretList() vault.Listing {
+	if p.secrets == nil {
+		return vault.Listing{}
+	}
+	return p.secrets.Value
 }
 
 // render returns the main part of a page, rendered once for each picture.

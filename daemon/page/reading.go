@@ -37,6 +37,13 @@ func readings() []reading {
 			needs:    Viewer,
 			isWhole:  true,
 		},
+		{
+			pattern:  "/secrets",
+			resource: "secrets",
+			needs:    Operator,
+			isWhole:  true,
+			ask:      (*Server).askSecrets,
+		},
 	}
 }
 

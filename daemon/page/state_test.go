@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/pxe/boottrace"
 )
@@ -60,6 +61,7 @@ func (s *state) sources() Sources {
 		},
 		SiteText:    func() []byte { return s.siteText },
 		SiteHistory: func() []sitedocument.Entry { return s.history },
+		Secrets:     func(context.Context) vault.Listing { return listing() },
 	}
 }
 

@@ -46,6 +46,7 @@ func views() []view {
 			v, ok := newDocumentView(p, by, r.PathValue("name"))
 			return v, "Site, document " + r.PathValue("name"), ok
 		}},
+		{"/secrets", "Secrets", "/secrets", "secrets.html", showSecrets},
 		{"/appliance", "Appliance", "/appliance", "appliance.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
 			return newApplianceView(p, by), "Appliance", true
 		}},
