@@ -12,6 +12,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/audit"
+	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
@@ -44,6 +45,7 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 
 		SiteText:    d.host.Document,
 		SiteHistory: d.siteHistory.List,
+		DHCP:        d.servedNetworks,
 		Secrets:     func(ctx context.Context) vault.Listing { return vault.List(ctx, "", d.kube.REST) },
 	}
 	deeds := page.Deeds{
@@ -68,6 +70,23 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 	}
 
 	return page.New(d.log, sources, deeds, audit.PageFile, secrets.Authority)
+}
+
+// servedNetworks is what the DHCP server of each network does that the site asks for one on.
+func (d *Daemon) servedNetworks() (all []page.NetworkDHCP) {
+	if n := d.host.Site().Networks.Provisioning; n != nil && n.DHCP.Mode != "none" {
+		all = append(all, page.NetworkDHCP{
+			Role:   host.Provisioning,
+			Status: d.boot.DHCPStatus(),
+			Leases: d.boot.ActiveLeases(),
+		})
+	}
+	for _, role := range []string{host.BMC, host.Baremetal} {
+		if s, asked := d.networkDHCP.Status(role); asked {
+			all = append(all, page.NetworkDHCP{Role: role, Status: s, Leases: d.networkDHCP.ActiveLeases(role)})
+		}
+	}
+	return all
 }
 
 // readKubeconfig is the log-in of a cluster's administrator: what the installer left, or the Secret of Cluster API. The

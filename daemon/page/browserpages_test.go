@@ -28,6 +28,7 @@ func TestABrowserReadsEveryPage(t *testing.T) {
 	for _, page := range []struct{ path, name, shows string }{
 		{"/clusters/edge", "cluster", "CrashLoopBackOff: back-off 5m0s"},
 		{"/clusters/lab", "cluster-failed", "It did not answer at"},
+		{"/networks", "networks", "172.22.0.51"},
 		{"/secrets", "secrets", "logins of BMCs"},
 		{"/addons", "addons", "sriov-network, waiting, after sriov-operator"},
 	} {

@@ -59,6 +59,9 @@ type Sources struct {
 	// ChangedCertificate is the SHA-256 of what a node's BMC shows in place of the pinned certificate; "": nothing.
 	ChangedCertificate func(node string) string
 
+	// DHCP is what the appliance's DHCP servers do, one for each network that the site asks for one on.
+	DHCP func() []NetworkDHCP
+
 	// Workload asks a cluster what runs on it. It does not answer from memory, and its error is for people.
 	Workload func(ctx context.Context, c status.Cluster) (workload.Contents, error)
 	// Secrets lists the appliance's secrets, without a value. It does not answer from memory.

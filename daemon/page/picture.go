@@ -11,6 +11,7 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/pxe/boottrace"
@@ -42,6 +43,9 @@ type picture struct {
 
 	secrets *answer[vault.Listing] // nil while nobody looks
 
+	dhcp    []NetworkDHCP
+	reached map[string][]firewall.Listener // of the appliance, by network
+
 	mu       sync.Mutex
 	rendered map[string][]byte // main parts, by role and path
 }
@@ -67,6 +71,11 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		siteText: s.sources.SiteText(),
 		history:  s.sources.SiteHistory(),
 		drafts:   &s.drafts,
+		dhcp:     s.sources.DHCP(),
+		reached:  map[string][]firewall.Listener{},
+	}
+	for _, a := range p.doc.Addresses {
+		p.reached[a.Role] = firewall.ListenersFrom(a.Role, s.sources.Site())
 	}
 	if a, ok := s.secrets.known()[""]; ok {
 		p.secrets = &a
@@ -131,8 +140,8 @@ func (p *picture) digest() (string, error) {
 	}
 
 	b, err := json.Marshal([]any{
-		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, workloads, p.secretList(), p.time.Unix() / 60,
-		sitedocument.Digest(p.siteText), history,
+		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, workloads, p.secretList(), p.leaseStates(),
+		sitedocument.Digest(p.siteText), history, p.time.Unix() / 60,
 	})
 	if err != nil {
 		return "", err
@@ -140,6 +149,18 @@ func (p *picture) digest() (string, error) {
 
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8]), nil
+}
+
+// leaseStates are what the DHCP servers do, without the ends of leases: they move whenever a machine renews its own.
+func (p *picture) leaseStates() (all []any) {
+	for _, d := range p.dhcp {
+		var leases []string
+		for _, l := range d.Leases {
+			leases = append(leases, l.Addr.String()+" "+l.MAC+" "+l.Hostname)
+		}
+		all = append(all, d.Role, d.Status, leases)
+	}
+	return all
 }
 
 // secretList is what is known of the secrets; the zero one while nobody looks.

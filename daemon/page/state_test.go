@@ -35,6 +35,7 @@ type state struct {
 	losable      map[string]string
 	certificates map[string]string
 
+	dhcp      []NetworkDHCP
 	workloads map[string]workload.Contents // by cluster; one without any does not answer
 	siteText  []byte
 	history   []sitedocument.Entry
@@ -61,6 +62,7 @@ func (s *state) sources() Sources {
 		},
 		SiteText:    func() []byte { return s.siteText },
 		SiteHistory: func() []sitedocument.Entry { return s.history },
+		DHCP:        func() []NetworkDHCP { return s.dhcp },
 		Secrets:     func(context.Context) vault.Listing { return listing() },
 	}
 }
@@ -82,7 +84,7 @@ func newServerWith(t testing.TB, of *state, deeds Deeds) *Server {
 // ready is an appliance that came up and whose site names no node.
 func ready() *state {
 	return &state{
-		site:  new(site.Site),
+		site:  &site.Site{Networks: site.Networks{Provisioning: &site.Network{}}},
 		hosts: map[string]*metal3api.BareMetalHost{},
 		doc: status.Document{
 			Name:    "firstlight-ab12",
@@ -184,6 +186,7 @@ func rack(nodes int) *state {
 	s.workloads = map[string]workload.Contents{"edge": contents()}
 	s.doc.Components = components()
 	s.siteText, s.history = recordedSite(nodes)
+	s.dhcp = servedNetworks()
 	s.doc.Artifacts = &status.Artifacts{
 		URL: "https://172.22.0.1:9015/", Artifacts: 2, Stored: 3e9, Free: 20e9,
 		Conditions:  []status.Check{{Name: "serving", State: status.CheckOK}},

@@ -36,6 +36,7 @@ func views() []view {
 		}},
 		{"/clusters/{name}", "", "", "cluster.html", showCluster},
 		{"/addons", "Add-ons", "/addons", "addons.html", showAddOns},
+		{"/networks", "Networks", "/networks", "networks.html", showNetworks},
 		{"/uploads", "Uploads", "/uploads", "uploads.html", func(p *picture, _ Role, _ *http.Request) (any, string, bool) {
 			return newUploadsView(p), "Uploads", true
 		}},

@@ -25,6 +25,7 @@ import (
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/dhcp"
+	"firstlight.dev/firstlight/pxe/lease"
 	"firstlight.dev/firstlight/pxe/server"
 )
 
@@ -214,6 +215,19 @@ func (s *Server) Leases() map[site.MAC]netip.Addr {
 		}
 	}
 	return all
+}
+
+// ActiveLeases are those that machines have now, with their times; none while the appliance is not the DHCP server.
+func (s *Server) ActiveLeases() []lease.ListedLease {
+	serving := s.serving.Load()
+	if serving == nil || serving.DHCP() == nil {
+		return nil
+	}
+	return filterActive(serving.DHCP().Leases())
+}
+
+func filterActive(all []lease.ListedLease) []lease.ListedLease {
+	return slices.DeleteFunc(all, func(l lease.ListedLease) bool { return l.State != lease.Active.String() })
 }
 
 // Notes are sentences for people about what nothing waits for: a foreign DHCP server that is ignored.

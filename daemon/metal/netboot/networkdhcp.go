@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -143,6 +142,12 @@ func (a *NetworkDHCP) dhcpStatus(role string) dhcp.Status {
 	return dhcp.Status{Phase: dhcp.PhaseProbing}
 }
 
+// Status is what the server of a network does now, and whether the site asks for one.
+func (a *NetworkDHCP) Status(role string) (dhcp.Status, bool) {
+	_, asked := a.dhcpNetwork(role)
+	return a.dhcpStatus(role), asked
+}
+
 // AddStatus adds to the status of each network what its DHCP server does, and to the notes why
 // one that was asked for gives no addresses.
 func (a *NetworkDHCP) AddStatus(d *status.Document) {
@@ -168,5 +173,5 @@ func (a *NetworkDHCP) ActiveLeases(role string) []lease.ListedLease {
 		return nil
 	}
 
-	return slices.DeleteFunc(s.Leases(), func(l lease.ListedLease) bool { return l.State != lease.Active.String() })
+	return filterActive(s.Leases())
 }
