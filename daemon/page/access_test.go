@@ -18,7 +18,7 @@ func shownPages(t *testing.T) map[string]document {
 		"begun": begun(), "stopped": stopped(), "empty": ready(), "1": rack(1), "10": rack(10), "200": rack(200),
 	} {
 		b := logIn(t, newServer(t, of))
-		paths := []string{"/", "/clusters", "/addons", "/networks", "/uploads", "/site", "/appliance"}
+		paths := []string{"/", "/clusters", "/addons", "/networks", "/uploads", "/site", "/discovered", "/appliance"}
 		if len(of.doc.Nodes) > 0 {
 			paths = append(paths, "/nodes/node-000", "/nodes/52:54:00:99:00:01", "/clusters/edge", "/clusters/lab")
 			paths = append(paths, "/site/documents/4", "/site/documents/5")
@@ -34,7 +34,7 @@ func shownPages(t *testing.T) map[string]document {
 	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", "/secrets", "/appliance"} {
 		pages["owner"+path] = b.open(path)
 	}
-	for _, path := range []string{"/site", editPath, editPath + "?from=4"} {
+	for _, path := range []string{"/site", "/discovered", editPath, editPath + "?from=4"} {
 		pages["owner"+path] = b.open(path)
 	}
 	for name, edit := range map[string]string{"sound": "# more\n", "wrong": "nmae: x\n"} {

@@ -232,6 +232,7 @@ func mustPicture(t *testing.T, s *Server) *picture {
 func TestWhatActionsDo(t *testing.T) {
 	want := map[string]string{
 		"approve":         "approve [node-abc]",
+		"approve-all":     "approve [node-abc node-s10]",
 		"adopt":           "adopt [node-000]",
 		"power-on":        `firstlight:ann@laptop: node-005 {"spec":{"online":true}}`,
 		"power-off":       `firstlight:ann@laptop: node-004 {"spec":{"online":false}}`,

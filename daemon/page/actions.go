@@ -47,9 +47,13 @@ var (
 	onCluster   = subject{"clusters", "/clusters/{name}", "/clusters/%s"}
 	onAppliance = subject{"appliance", "/appliance", "/appliance"}
 	onDraft     = subject{"site", "/site/drafts/{name}", "/site"}
+	onMachine   = subject{"nodes", "/discovered/{name}", "/discovered"} // that is no node yet
+	onDiscovery = subject{"discovery", "/discovered", "/discovered"}
 )
 
-func subjects() []subject { return []subject{onNode, onCluster, onAppliance, onDraft} }
+func subjects() []subject {
+	return []subject{onNode, onCluster, onAppliance, onDraft, onMachine, onDiscovery}
+}
 
 // action is something that people do by the page.
 type action struct {
@@ -99,16 +103,7 @@ type result struct {
 // actions are all that people can do by the page. An operator does what can be undone. What loses data, or tells a
 // secret to someone, needs an owner.
 func actions() []action {
-	return []action{
-		{
-			name: "approve", on: onNode, needs: Operator, title: "Make it a node",
-			effect:  "This machine becomes a node of the site: it is checked, inspected, installed and verified.",
-			offered: awaitsApproval,
-			do: func(_ context.Context, s *Server, o order) (result, error) {
-				_, err := s.deeds.Approve([]string{o.about})
-				return result{text: o.about + " is a node now."}, err
-			},
-		},
+	return append(approvals(), []action{
 		{
 			name: "adopt", on: onNode, needs: Operator, title: "Take it into service as it is",
 			effect:  "It counts as installed. Neither its BMC nor its disks are written to.",
@@ -201,7 +196,7 @@ func actions() []action {
 			},
 		},
 		newReplaceAction(),
-	}
+	}...)
 }
 
 // hostRequest is a deed that patches the BareMetalHost of a node as the person who confirmed it.

@@ -220,7 +220,7 @@ func TestABrowserFollowsTheAppliance(t *testing.T) {
 	c.picture("node")
 	c.open(url + "/nodes/node-000")
 	c.picture("stuck")
-	for _, path := range []string{"clusters", "uploads", "appliance"} {
+	for _, path := range []string{"discovered", "clusters", "uploads", "site", "appliance"} {
 		c.open(url + "/" + path)
 		c.picture(path)
 	}

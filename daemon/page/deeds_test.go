@@ -41,6 +41,14 @@ func acting() (of *state, places map[string]string) {
 	of.losable = map[string]string{"node-001": "data-00000000000a"}
 	of.certificates = map[string]string{"node-006": strings.Repeat("ab", 32)}
 	of.details[0].Awaits, of.details[0].Node = true, "node-abc"
+	of.details[0].Why, of.details[0].Fix = "its BMC 10.30.0.101 takes the login of \"admin\"; it awaits approval", "run: firstlightd approve node-abc"
+	of.details = append(of.details,
+		status.UnknownMachine{BMC: "10.30.0.102", Model: "Maker Box 9", Serial: "S10", Node: "node-s10", Awaits: true,
+			Found: "50:9a:4c:00:00:01 leased 10.30.0.102 and answers a presence ping as IPMI does"},
+		status.UnknownMachine{MAC: "52:54:00:99:00:03", Model: "Maker Box 9", Serial: "S11",
+			Why: "it names no BMC", Fix: "enable its BMC, or name it in nodes of site.yaml"},
+	)
+	of.site.Discover = &site.Discover{Count: 3, Approve: site.ApproveEach}
 
 	return of, map[string]string{
 		"approve":         "52:54:00:99:00:01",

@@ -68,7 +68,8 @@ func newNodeView(p *picture, by Role, name string) (nodeView, bool) {
 	}
 
 	n := p.nodes[i]
-	v := nodeView{Card: newCard(p, n), Error: n.Error, Offers: newOffers(p, by, onNode, name)}
+	offers := append(newOffers(p, by, onMachine, name), newOffers(p, by, onNode, name)...)
+	v := nodeView{Card: newCard(p, n), Error: n.Error, Offers: offers}
 	for _, list := range []checkList{
 		{"preflight", "Before it was switched on", n.Preflight},
 		{"checks", "Of the installed system", n.Checks},

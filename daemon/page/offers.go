@@ -27,12 +27,6 @@ func newOffers(p *picture, by Role, on subject, name string) (all []offer) {
 
 func always(*picture, string) (about string, ok bool) { return "", true }
 
-// awaitsApproval is about the name that a machine gets as a node.
-func awaitsApproval(p *picture, name string) (about string, ok bool) {
-	u := p.unknown[name]
-	return u.Node, u.Awaits
-}
-
 // mayBeInService is a node that is held because it runs, or because a disk says that it was installed.
 func mayBeInService(p *picture, name string) (about string, ok bool) {
 	return "", hasRule(p, name, "running", "installed-before")

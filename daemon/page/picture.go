@@ -10,6 +10,7 @@ import (
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
@@ -28,7 +29,7 @@ type picture struct {
 	nodes   []status.Node   // of the site, hosts of others, machines that nobody named
 	named   map[string]bool // those of nodes that the status document has
 	traces  map[string]boottrace.Trace
-	unknown map[string]status.UnknownMachine
+	unknown map[string]status.UnknownMachine // by their keys
 	hosts   map[string]*metal3api.BareMetalHost
 	macs    map[string][]string // that the site gives a node
 	noBMC   map[string]bool     // nodes of the site that have none
@@ -37,14 +38,15 @@ type picture struct {
 	certificates map[string]string // fingerprints of what BMCs show in place of a pinned certificate
 
 	workloads map[string]answer[workloadAnswer] // of clusters that somebody looks at, by clusterRef
-	siteText  []byte                            // that is applied
-	history   []sitedocument.Entry
-	drafts    *drafts // which change without the picture
-
-	secrets *answer[vault.Listing] // nil while nobody looks
+	secrets   *answer[vault.Listing]            // nil while nobody looks
 
 	dhcp    []NetworkDHCP
 	reached map[string][]firewall.Listener // of the appliance, by network
+
+	discover *site.Discover
+	siteText []byte // that is applied
+	history  []sitedocument.Entry
+	drafts   *drafts // which change without the picture
 
 	mu       sync.Mutex
 	rendered map[string][]byte // main parts, by role and path
@@ -68,6 +70,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		certificates: map[string]string{},
 		workloads:    s.workloads.known(),
 
+		discover: s.sources.Site().Discover,
 		siteText: s.sources.SiteText(),
 		history:  s.sources.SiteHistory(),
 		drafts:   &s.drafts,
@@ -89,7 +92,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 	}
 
 	for _, u := range s.sources.Unknown() {
-		p.unknown[u.MAC] = u
+		p.unknown[u.Key()] = u
 	}
 
 	for _, n := range p.nodes {

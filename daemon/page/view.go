@@ -31,6 +31,9 @@ func views() []view {
 			v, ok := newNodeView(p, by, r.PathValue("name"))
 			return v, r.PathValue("name"), ok
 		}},
+		{"/discovered", "Discovered", "/discovered", "discovered.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
+			return newDiscoveredView(p, by), "Discovered machines", true
+		}},
 		{"/clusters", "Clusters", "/clusters", "clusters.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
 			return newClustersView(p, by), "Clusters", true
 		}},
