@@ -80,7 +80,7 @@ type Cluster struct {
 
 // New returns the appliance's cluster as it is on the box.
 func New(c Config) *Cluster {
-	return &Cluster{desired: c, Run: runCommand, Now: time.Now, HostTraits: detectTraits}
+	return &Cluster{desired: c, Run: runCommand, Now: time.Now, HostTraits: sync.OnceValue(detectTraits)}
 }
 
 // Configure gives the cluster what another site decided; the stages find the difference. Clients are asked

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -37,8 +38,8 @@ func TestWrittenFiles(t *testing.T) {
 		config Config
 		world  HostTraits
 	}{
-		"defaults":  {Defaults(), HostTraits{Systemd: true, Unified: true, Processors: 4}},
-		"other":     {other(), HostTraits{Systemd: true, Unified: true, Processors: 3}},
+		"defaults":  {Defaults(), HostTraits{Systemd: true, Unified: true, OOMScores: true, Processors: 4}},
+		"other":     {other(), HostTraits{Systemd: true, Unified: true, OOMScores: true, Processors: 3}},
 		"two-cores": {Defaults(), HostTraits{Processors: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,6 +70,21 @@ func TestDriver(t *testing.T) {
 	assert.Equal(t, "systemd", HostTraits{Systemd: true, Unified: true}.Driver())
 	assert.Equal(t, "cgroupfs", HostTraits{Systemd: true}.Driver(), "systemd does not delegate version 1 safely")
 	assert.Equal(t, "cgroupfs", HostTraits{Unified: true}.Driver())
+}
+
+// TestWhetherScoresMayBeLowered: in a container the kernel refuses it, also where PID 1 is systemd.
+func TestWhetherScoresMayBeLowered(t *testing.T) {
+	for score, want := range map[string]bool{"0\n": true, "-900\n": true, "-1000\n": true, "none": false} {
+		file := filepath.Join(t.TempDir(), "oom_score_adj")
+		require.NoError(t, os.WriteFile(file, []byte(score), 0o644))
+		assert.Equal(t, want, lowersOOMScore(file), score)
+		after, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, strings.TrimSpace(score), strings.TrimSpace(string(after)), "it is put back")
+	}
+	// The kernel reads and does not write: sysfs's and proc's files answer so to who may not.
+	assert.False(t, lowersOOMScore("/proc/self/oom_score"))
+	assert.False(t, lowersOOMScore(filepath.Join(t.TempDir(), "absent")))
 }
 
 // cluster is a cluster in a directory, with a clock that can be set and no programs.

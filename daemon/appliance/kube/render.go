@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/assets/manifest"
@@ -19,6 +21,10 @@ var templates embed.FS
 type HostTraits struct {
 	Systemd bool // PID 1 is systemd
 	Unified bool // cgroup version 2
+
+	// OOMScores: a process may be put below the kernel's choice of what to end for lack of memory. In a container it
+	// may not, whatever PID 1 is.
+	OOMScores bool
 
 	Processors int // that we may use
 }
@@ -50,8 +56,38 @@ func (w HostTraits) maxProcs() int {
 func detectTraits() HostTraits {
 	_, noSystemd := os.Stat("/run/systemd/system") // sd_booted(3)
 	_, noUnified := os.Stat("/sys/fs/cgroup/cgroup.controllers")
-	return HostTraits{Systemd: noSystemd == nil, Unified: noUnified == nil, Processors: runtime.NumCPU()}
+	return HostTraits{
+		Systemd:    noSystemd == nil,
+		Unified:    noUnified == nil,
+		OOMScores:  lowersOOMScore("/proc/self/oom_score_adj"),
+		Processors: runtime.NumCPU(),
+	}
 }
+
+// lowersOOMScore tries whether the score in file, this process's own, may be lowered, and puts it back. The kernel asks
+// for CAP_SYS_RESOURCE where the machine was booted (proc_pid_oom_score_adj(5)).
+func lowersOOMScore(file string) bool {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+
+	score, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return false
+	}
+	if score <= leastOOMScore {
+		return true // somebody has lowered it
+	}
+
+	if os.WriteFile(file, []byte(strconv.Itoa(score-1)), 0) != nil {
+		return false
+	}
+	return os.WriteFile(file, []byte(strconv.Itoa(score)), 0) == nil
+}
+
+// leastOOMScore is that of a process that the kernel never chooses.
+const leastOOMScore = -1000
 
 // file is a text that must be somewhere, as it is.
 type file struct {
