@@ -24,25 +24,6 @@ type Preparer struct {
 	Log *slog.Logger
 }
 
-// bindMount is a directory of the root whose content lives on DATA.
-type bindMount struct {
-	name string // below stick.DataDir/state
-	dir  string
-	mode os.FileMode
-}
-
-// binds lists all that outlives a boot. What is not here is gone at power off, by intent.
-var binds = []bindMount{
-	{"journal", "/var/log/journal", 0o2755},
-	{"pods", "/var/log/pods", 0o755}, // what pods print; would fill the memory otherwise
-	{"containerd", "/var/lib/containerd", 0o700},
-	{"kubelet", "/var/lib/kubelet", 0o750},
-	{"etcd", "/var/lib/etcd", 0o700},
-	{"kubernetes", "/etc/kubernetes", 0o755},
-	{"ironic", "/var/lib/ironic", 0o700}, // its database holds the BMCs' passwords
-	{"kud", "/opt/kud", 0o755},
-}
-
 // Run does all and leaves the record at stick.StorageInfoFile. An error means that there is
 // not even a place for volatile state, or no record of the boot. A DATA partition that
 // cannot be made or used is no error: the record says so, and the daemon shows it.
@@ -62,7 +43,7 @@ func (k Preparer) Run(ctx context.Context) (stick.StorageInfo, error) {
 		}
 	}
 
-	for _, b := range binds {
+	for _, b := range stick.StateDirs() {
 		if err := mountBind(b); err != nil {
 			return record, err
 		}
@@ -159,22 +140,22 @@ func isMountPoint(dir string) bool {
 	return here.Dev != above.Dev
 }
 
-func mountBind(b bindMount) error {
-	source := filepath.Join(stick.DataDir, "state", b.name)
+func mountBind(b stick.StateDir) error {
+	source := filepath.Join(stick.DataDir, stick.StateName, b.Name)
 	if err := os.MkdirAll(source, 0o755); err != nil {
-		return fmt.Errorf("bind %s: %w", b.dir, err)
+		return fmt.Errorf("bind %s: %w", b.Path, err)
 	}
-	if err := unix.Chmod(source, uint32(b.mode)); err != nil {
-		return fmt.Errorf("bind %s: %w", b.dir, err)
+	if err := unix.Chmod(source, uint32(b.Mode)); err != nil {
+		return fmt.Errorf("bind %s: %w", b.Path, err)
 	}
-	if err := os.MkdirAll(b.dir, 0o755); err != nil {
-		return fmt.Errorf("bind %s: %w", b.dir, err)
+	if err := os.MkdirAll(b.Path, 0o755); err != nil {
+		return fmt.Errorf("bind %s: %w", b.Path, err)
 	}
-	if isMountPoint(b.dir) {
+	if isMountPoint(b.Path) {
 		return nil
 	}
-	if err := unix.Mount(source, b.dir, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("bind %s to %s: %w", b.dir, source, err)
+	if err := unix.Mount(source, b.Path, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s to %s: %w", b.Path, source, err)
 	}
 
 	return nil

@@ -150,8 +150,8 @@ func TestRunNamesCommandAndOutput(t *testing.T) {
 func TestDocsNameWhatIsKept(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/boot.md")
 	require.NoError(t, err)
-	for _, b := range binds {
-		assert.Contains(t, string(doc), "`"+b.dir+"`")
+	for _, b := range stick.StateDirs() {
+		assert.Contains(t, string(doc), "`"+b.Path+"`")
 	}
 	for _, a := range []Action{Keep, Make, Grow, NoRoom} {
 		assert.Contains(t, string(doc), "*"+string(a)+"*")
