@@ -14,13 +14,13 @@ import (
 
 // unlimited are the files that make an HTTP server other than pxe/limit, with the reason.
 var unlimited = map[string]string{
-	"pxe/limit/limit.go":                              "it is what bounds the others",
-	"image/lab/bmc/bmc.go":                            "a socket in the folder of a virtual rack, for one program of its own",
-	"image/lab/redfish/redfish.go":                    "a BMC of a rack, for the rack's own appliance",
-	"image/lab/virtualrack/control.go":                "the same; its connections are passed on and may pause",
-	"image/lab/testbed/sandbox/nodes/mirror/main.go":  "a test's",
-	"image/lab/testbed/simulator/network.go":          "a test's",
-	"image/lab/testbed/simulator/fakeservers/main.go": "a test's",
+	"pxe/limit/limit.go":                             "it is what bounds the others",
+	"image/lab/bmc/bmc.go":                           "a socket in the folder of a virtual rack, for one program of its own",
+	"image/lab/redfish/redfish.go":                   "a BMC of a rack, for the rack's own appliance",
+	"image/lab/virtualrack/control.go":               "the same; its connections are passed on and may pause",
+	"image/lab/testbed/sandbox/nodes/mirror/main.go": "a test's",
+	"image/lab/simulator/network.go":                 "a BMC of a simulated rack, for the rack's own appliance",
+	"image/lab/testbed/fakeservers/main.go":          "a test's",
 }
 
 // TestEveryHTTPServerIsLimited: what serves HTTP bounds what its clients can hold.

@@ -36,6 +36,7 @@ func newRootCommand() *cobra.Command {
 		newSiteCommand(),
 		newBootCommand(),
 		newLabCommand(),
+		newTryCommand(),
 		newBuildCommand(),
 		newLockCommand(),
 		newPlanCommand(),

@@ -21,7 +21,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
 )
 
 // TestPXEAlone runs the command in one network namespace and asks from another, with

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
 )
 
 // TestOneMachineHoldsItsShareOnly: a machine of another network keeps as many TLS connections open as it gets, after

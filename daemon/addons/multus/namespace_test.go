@@ -17,7 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/netns/netnstest"
 )
 
 // realNode is a node in a network namespace, on which real plugins are called.
@@ -28,7 +29,7 @@ type realNode struct {
 }
 
 func newRealNode(t *testing.T, bridge *netns.Bridge, plugins string, number int) *realNode {
-	pid := netns.New(t)
+	pid := netnstest.New(t)
 	require.NoError(t, bridge.Connect(t.Context(), pid, fmt.Sprintf("port%d", number), "eth0"))
 	require.NoError(t, netns.IP(t.Context(), pid, "link set lo up", fmt.Sprintf("addr add 172.22.0.%d/24 dev eth0", number)))
 
@@ -80,7 +81,7 @@ func TestRealPlugins(t *testing.T) {
 	}
 	left.api.definitions, right.api.definitions = definitions, definitions
 
-	pods := []int{netns.New(t), netns.New(t)}
+	pods := []int{netnstest.New(t), netnstest.New(t)}
 	add := func(n *realNode) func(*skel.CmdArgs) error {
 		return func(c *skel.CmdArgs) error {
 			_, err := n.Add(t.Context(), c)
@@ -102,7 +103,7 @@ func TestRealPlugins(t *testing.T) {
 		return err
 	}))
 	// Upstream's quickstart, a second default route included.
-	start := netns.New(t)
+	start := netnstest.New(t)
 	right.api.definitions["blue/macvlan-conf"] = strings.Replace(quickstart, `"host-local",`,
 		fmt.Sprintf(`"host-local", "dataDir": %q,`, local), 1)
 	right.do(t, "macvlan-conf", start, add(right))

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/netns/netnstest"
 )
 
 // newNamespace makes a network namespace, where that is wanted.
@@ -20,7 +21,7 @@ func newNamespace(t *testing.T) int {
 	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), "ns") || os.Geteuid() != 0 {
 		t.Skip("makes network namespaces; set FIRSTLIGHT_TEST=ns, as root")
 	}
-	return netns.New(t)
+	return netnstest.New(t)
 }
 
 // TestTheKernelTakesTheRules: nft writes them, a second time as well.

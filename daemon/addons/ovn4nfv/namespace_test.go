@@ -13,7 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	vnetns "github.com/vishvananda/netns"
 
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/netns/netnstest"
 )
 
 // newNamespace makes a network namespace, where that is wanted.
@@ -22,7 +23,7 @@ func newNamespace(t *testing.T) int {
 	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), "ns") || os.Geteuid() != 0 {
 		t.Skip("makes network namespaces; set FIRSTLIGHT_TEST=ns, as root")
 	}
-	return netns.New(t)
+	return netnstest.New(t)
 }
 
 // routesOf are a namespace's, as ip-route(8) prints them.

@@ -17,7 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/netns/netnstest"
 )
 
 // node is a cluster node with two pods, as plugin ptp connects them, and another node with a pod of its own behind it.
@@ -49,7 +50,7 @@ const wiredPods = `
 
 // newNode connects them, and has everybody answer at ports 8080 and 9090 by TCP, and at 5353 by UDP.
 func newNode(t *testing.T) *node {
-	n := &node{t: t, pid: netns.New(t), pids: map[string]int{}, got: make(chan string, 64)}
+	n := &node{t: t, pid: netnstest.New(t), pids: map[string]int{}, got: make(chan string, 64)}
 	ip := func(pid int, commands ...string) { require.NoError(t, netns.IP(t.Context(), pid, commands...)) }
 	ip(n.pid, "link set lo up")
 	n.within(func() error {
@@ -58,7 +59,7 @@ func newNode(t *testing.T) *node {
 	})
 	n.pids["node"] = n.pid
 	for name, addrs := range machines {
-		pid, link := netns.New(t), "veth"+name
+		pid, link := netnstest.New(t), "veth"+name
 		if name == "c" {
 			link = "eth0"
 		}
@@ -301,7 +302,7 @@ func TestTheKernelObeys(t *testing.T) {
 // TestTheTableIsKept: what somebody changes is put right, other tables are left, and a removed add-on leaves nothing.
 func TestTheTableIsKept(t *testing.T) {
 	needsNamespaces(t)
-	n := &node{t: t, pid: netns.New(t)}
+	n := &node{t: t, pid: netnstest.New(t)}
 	n.nft("add table ip kube-proxy")
 	var table *Table
 	start := func() { n.within(func() (err error) { table, err = NewTable(); return err }) }

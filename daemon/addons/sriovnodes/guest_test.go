@@ -25,7 +25,7 @@ import (
 	"firstlight.dev/firstlight/daemon/addons/sriov"
 	"firstlight.dev/firstlight/daemon/addons/sriovnodes"
 	"firstlight.dev/firstlight/daemon/clusters/noderuntime/features"
-	testnetns "firstlight.dev/firstlight/image/lab/testbed/netns"
+	testnetns "firstlight.dev/firstlight/image/lab/netns"
 )
 
 // What a policy says of the machine's two network devices, whose ports are on one hub: three of four virtual functions of

@@ -20,7 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/netns/netnstest"
 )
 
 // wired is one network of the test: the appliance's bridge and address, and a machine on it.
@@ -42,11 +43,11 @@ type topology struct {
 // newTopology makes the networks, with the forwarding and the route check that the overlay asks for, and answers on
 // every port of the list as it is bound on the appliance.
 func newTopology(t *testing.T) *topology {
-	r := &topology{t: t, pid: netns.New(t), spoofed: make(chan netip.Addr, 64), networks: []*wired{
-		{provisioning, netip.MustParsePrefix("172.22.0.1/24"), netip.MustParseAddr("172.22.0.66"), netns.New(t)},
-		{bmc, netip.MustParsePrefix("10.30.0.2/24"), netip.MustParseAddr("10.30.0.101"), netns.New(t)},
-		{baremetal, netip.MustParsePrefix("10.10.110.20/24"), netip.MustParseAddr("10.10.110.66"), netns.New(t)},
-		{pods, netip.MustParsePrefix("10.244.0.1/16"), netip.MustParseAddr("10.244.0.5"), netns.New(t)},
+	r := &topology{t: t, pid: netnstest.New(t), spoofed: make(chan netip.Addr, 64), networks: []*wired{
+		{provisioning, netip.MustParsePrefix("172.22.0.1/24"), netip.MustParseAddr("172.22.0.66"), netnstest.New(t)},
+		{bmc, netip.MustParsePrefix("10.30.0.2/24"), netip.MustParseAddr("10.30.0.101"), netnstest.New(t)},
+		{baremetal, netip.MustParsePrefix("10.10.110.20/24"), netip.MustParseAddr("10.10.110.66"), netnstest.New(t)},
+		{pods, netip.MustParsePrefix("10.244.0.1/16"), netip.MustParseAddr("10.244.0.5"), netnstest.New(t)},
 	}}
 	ip := func(pid int, commands ...string) { require.NoError(t, netns.IP(t.Context(), pid, commands...)) }
 	ip(r.pid, "link set lo up")
@@ -376,7 +377,7 @@ func TestNetworksEndAtTheAppliance(t *testing.T) {
 // TestTheTableStays: what is loaded outlives the daemon, what somebody changes is put right, other tables are left.
 func TestTheTableStays(t *testing.T) {
 	needsNamespaces(t)
-	r := &topology{t: t, pid: netns.New(t)}
+	r := &topology{t: t, pid: netnstest.New(t)}
 	s := siteOf(t, "")
 	root := t.TempDir()
 	start := func() *Firewall { return &Firewall{Site: func() *site.Site { return s }, Root: root} }

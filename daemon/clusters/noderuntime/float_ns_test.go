@@ -21,7 +21,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/netns/netnstest"
 )
 
 // floatNode names the file by which this program is a node of a control plane: as long as it exists, its API server
@@ -66,7 +67,7 @@ type floater struct {
 }
 
 func newFloater(t *testing.T, bridge *netns.Bridge, addr netip.Addr) *floater {
-	n := &floater{t: t, pid: netns.New(t), alive: filepath.Join(t.TempDir(), "alive")}
+	n := &floater{t: t, pid: netnstest.New(t), alive: filepath.Join(t.TempDir(), "alive")}
 	require.NoError(t, bridge.Connect(t.Context(), n.pid, fmt.Sprintf("port%d", addr.As4()[3]), "eth0"))
 	require.NoError(t, netns.IP(t.Context(), n.pid, "link set lo up", fmt.Sprintf("address add %s/24 dev eth0", addr)))
 	n.serve(true)

@@ -19,7 +19,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/metal/bmctrust"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
+	"firstlight.dev/firstlight/image/lab/simulator"
 )
 
 const usual = "secret-of-bmc"

@@ -69,7 +69,7 @@ func writeRack(dir, program string, o Order) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
-	if err := linkImage(o.Image, filepath.Join(dir, stickImage)); err != nil {
+	if err := lab.LinkImage(o.Image, filepath.Join(dir, stickImage)); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
 
@@ -111,24 +111,6 @@ func (m rackDoc) setCapture(dir string, all bool) error {
 
 	m.Order.Capture = all
 	return writeJSON(filepath.Join(dir, rackFile), m)
-}
-
-// linkImage gives the rack the image under a name of its own: the stick is an overlay of the very
-// image that it was made from. A build writes in the file of the image before only as long as that
-// has no second name (disk.ReuseImage); with one it puts a new file in its place.
-func linkImage(image, own string) error {
-	if err := os.Remove(own); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if os.Link(image, own) == nil {
-		return nil
-	}
-	// Another file system, or somebody else's file.
-	if out, err := exec.Command("cp", "--sparse=always", "--reflink=auto", image, own).CombinedOutput(); err != nil {
-		return fmt.Errorf("copy image: %w: %s", err, out)
-	}
-
-	return nil
 }
 
 // IsOutdated tells whether the image was built anew since the rack in dir was made of it. A copy

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox/nodes"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
 
 // Config is where systems live.

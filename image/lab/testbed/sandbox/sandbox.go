@@ -32,14 +32,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
-	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/lab/container"
 )
 
 // Config is what a sandbox is made of.
@@ -87,11 +85,11 @@ func Start(ctx context.Context, c Config) (*Sandbox, error) {
 	}
 
 	cgroup := cgroupName(c.Name)
-	if err := removeCgroups(cgroup); err != nil {
+	if err := container.RemoveCgroups(cgroup); err != nil {
 		return nil, err
 	}
 
-	lower, offset, err := locateTree(c.Root)
+	lower, offset, err := container.FindRoot(c.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +145,7 @@ func Start(ctx context.Context, c Config) (*Sandbox, error) {
 	case <-ready:
 	case <-b.ended:
 		return nil, errors.Join(
-			fmt.Errorf("start sandbox %s: its first process ended: %s", c.Name, b.cmd.ProcessState), removeCgroups(cgroup),
+			fmt.Errorf("start sandbox %s: its first process ended: %s", c.Name, b.cmd.ProcessState), container.RemoveCgroups(cgroup),
 		)
 	case <-ctx.Done():
 		return nil, errors.Join(ctx.Err(), b.Close())
@@ -268,73 +266,7 @@ func (b *Sandbox) Close() error {
 		}
 
 		<-b.ended
-		err = errors.Join(err, removeCgroups(cgroupName(b.config.Name)))
+		err = errors.Join(err, container.RemoveCgroups(cgroupName(b.config.Name)))
 	})
 	return err
-}
-
-// locateTree finds the tree: a directory, a squashfs, or the partition named root of a disk image.
-func locateTree(root string) (path string, offset int64, err error) {
-	path, err = filepath.Abs(root)
-	if err != nil {
-		return "", 0, fmt.Errorf("find root tree: %w", err)
-	}
-
-	f, err := os.Open(path)
-	if err != nil {
-		return "", 0, fmt.Errorf("find root tree: %w", err)
-	}
-	defer f.Close()
-
-	info, err := f.Stat()
-	if err != nil {
-		return "", 0, fmt.Errorf("find root tree: %w", err)
-	}
-
-	magic := make([]byte, 4)
-	if _, err := f.ReadAt(magic, 0); info.IsDir() || err == nil && string(magic) == "hsqs" {
-		return path, 0, nil
-	}
-
-	table, err := stick.ReadTable(f, info.Size(), 512)
-	if err != nil {
-		return "", 0, fmt.Errorf("find root tree in %s: %w", path, err)
-	}
-
-	for _, e := range table.Entries {
-		if _, err := f.ReadAt(magic, e.Start); err == nil && string(magic) == "hsqs" {
-			return path, e.Start, nil
-		}
-	}
-
-	return "", 0, fmt.Errorf("find root tree in %s: no partition holds a squashfs", path)
-}
-
-// removeCgroups removes a sandbox's cgroups, deepest first. Processes that were just killed leave theirs a
-// little later.
-func removeCgroups(name string) error {
-	var left error
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		left = nil
-		roots, _ := filepath.Glob("/sys/fs/cgroup/*/" + name)
-		roots = append(roots, "/sys/fs/cgroup/"+name)
-		for _, root := range roots {
-			var dirs []string
-			filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
-				if err == nil && d.IsDir() {
-					dirs = append(dirs, path)
-				}
-				return nil
-			})
-			for _, dir := range slices.Backward(dirs) {
-				if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-					left = fmt.Errorf("remove cgroup %s: %w", dir, err)
-				}
-			}
-		}
-
-		if left == nil || time.Now().After(deadline) {
-			return left
-		}
-	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/goldentest"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
+	"firstlight.dev/firstlight/image/lab/simulator"
 )
 
 // healthCheck has workers whose node is lost power-cycled, and replaced if that does not help.

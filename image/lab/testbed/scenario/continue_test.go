@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
 
 // TestAnAgentContinuesAfterAPowerCut of the appliance: its boot token counts as before, in the same boot. The host is

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/image/lab"
+	"firstlight.dev/firstlight/image/lab/netns"
 	"firstlight.dev/firstlight/image/lab/redfish"
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
 )
 
 // chunkSize is how much is kept in one piece. A text is looked for in each piece, and no frame or answer is parted.

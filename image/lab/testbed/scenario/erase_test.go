@@ -13,7 +13,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
+	"firstlight.dev/firstlight/image/lab/simulator"
 )
 
 // eraseTime is how long a simulated server takes to erase a disk: the appliance and the server lose their power

@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
 
 // visitor is a stranger on one network.

@@ -20,10 +20,11 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/image/lab/bmc"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/netns/netnstest"
 	"firstlight.dev/firstlight/image/lab/redfish"
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
 
 // discless is a server whose BMC has no drive for discs.
@@ -34,7 +35,7 @@ func (discless) Insert(string) error { return errors.New("it has no drive") }
 // leaseAddress plugs a machine into a network and returns its namespace and the address that it leases there.
 func leaseAddress(t *testing.T, ctx context.Context, wire *netns.Bridge, port string) (path string, addr netip.Addr) {
 	t.Helper()
-	pid := netns.New(t)
+	pid := netnstest.New(t)
 	path = netns.PathOf(pid)
 	require.NoError(t, netns.IP(ctx, pid, "link set lo up"))
 	require.NoError(t, wire.Connect(ctx, pid, port, "eth0"))

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
 
 // soak is how long hosts in service are watched after they came back: longer than Ironic's look at

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/image/lab/bmc"
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
 
 // buttons are those of a simulated server, for a BMC that is not its own.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
+	"firstlight.dev/firstlight/image/lab/simulator"
 )
 
 // TestAServerIsReplacedUnderItsName: site.yaml gets the MAC and the BMC of another server. The node is held, and the old

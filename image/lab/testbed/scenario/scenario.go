@@ -17,9 +17,9 @@ import (
 	"strings"
 	"time"
 
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
 
 // The appliance's address and what it serves.

@@ -9,8 +9,8 @@ import (
 
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/bmc"
+	"firstlight.dev/firstlight/image/lab/netns"
 	"firstlight.dev/firstlight/image/lab/redfish"
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
 )
 
 func (r *Rack) startIPMI(b *Server) error {

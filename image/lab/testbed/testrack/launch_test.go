@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/testrack"
 	"firstlight.dev/firstlight/image/lab/vswitch"
 )

@@ -30,7 +30,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 

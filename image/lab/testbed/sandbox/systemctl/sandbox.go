@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/lab/container"
 )
 
 // plan is what package sandbox asks for; it writes the same fields.
@@ -43,7 +43,7 @@ func runSandbox(stage, file string) error {
 	}
 	if stage == "sandbox" {
 		runtime.LockOSThread()
-		if err := enterCgroups(p.Name); err != nil {
+		if err := container.EnterCgroups(p.Name); err != nil {
 			return err
 		}
 		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
@@ -64,7 +64,7 @@ func runSandbox(stage, file string) error {
 	if err := unix.Sethostname([]byte(p.Name)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	if err := pivotRoot(root); err != nil {
+	if err := container.Pivot(root); err != nil {
 		return fmt.Errorf("change root to %s: %w", root, err)
 	}
 
@@ -81,102 +81,15 @@ func runSandbox(stage, file string) error {
 	return serve()
 }
 
-// pivotRoot makes root the root of the mount namespace and lets go of the old one. A chroot would leave
-// that below it, and what enters a container's namespace (kubectl exec) would land there.
-func pivotRoot(root string) error {
-	if err := os.Chdir(root); err != nil {
-		return err
-	}
-	if err := unix.PivotRoot(".", "."); err != nil {
-		return err
-	}
-	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return err
-	}
-	// Volumes of pods are seen by containers that run already. No root that is shared can be pivoted.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
-		return err
-	}
-
-	return os.Chdir("/")
-}
-
-// cgroupMounts reads how this machine's cgroups are mounted: mount point to options, and which of them is unified.
-func cgroupMounts() (v1 map[string]string, unified string, err error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, "", err
-	}
-	defer f.Close()
-
-	v1 = map[string]string{}
-	for s := bufio.NewScanner(f); s.Scan(); {
-		left, right, _ := strings.Cut(s.Text(), " - ")
-		a, b := strings.Fields(left), strings.Fields(right)
-		if len(a) < 5 || len(b) < 3 {
-			continue
-		}
-
-		switch b[0] {
-		case "cgroup":
-			v1[a[4]] = strings.TrimPrefix(strings.TrimPrefix(b[2], "rw"), ",")
-		case "cgroup2":
-			unified = a[4]
-		}
-	}
-
-	return v1, unified, nil
-}
-
-func enterCgroups(name string) error {
-	v1, unified, err := cgroupMounts()
-	if err != nil {
-		return err
-	}
-
-	if unified != "" {
-		v1[unified] = ""
-	}
-
-	for dir := range v1 {
-		own := filepath.Join(dir, name)
-		if err := os.MkdirAll(own, 0o755); err != nil {
-			return fmt.Errorf("make cgroup: %w", err)
-		}
-
-		for _, inherit := range []string{"cpuset.cpus", "cpuset.mems"} {
-			if all, err := os.ReadFile(filepath.Join(dir, inherit)); err == nil {
-				if err := os.WriteFile(filepath.Join(own, inherit), all, 0); err != nil {
-					return fmt.Errorf("give cgroup %s its %s: %w", own, inherit, err)
-				}
-			}
-		}
-
-		if err := os.WriteFile(filepath.Join(own, "cgroup.procs"), []byte("0"), 0); err != nil {
-			return fmt.Errorf("enter cgroup: %w", err)
-		}
-	}
-
-	return nil
-}
-
 // mount puts the root together below p.Work and returns it.
 func (p plan) mount() (string, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return "", fmt.Errorf("make mounts private: %w", err)
 	}
 
-	lower := p.Lower
-	if info, err := os.Stat(p.Lower); err != nil {
+	lower := filepath.Join(p.Work, "lower")
+	if err := container.MountRoot(p.Lower, p.Offset, lower); err != nil {
 		return "", err
-	} else if !info.IsDir() {
-		lower = filepath.Join(p.Work, "lower")
-		if err := os.MkdirAll(lower, 0o755); err != nil {
-			return "", err
-		}
-		if err := mountLoop(p.Lower, p.Offset, lower, "squashfs"); err != nil {
-			return "", err
-		}
 	}
 
 	if p.DiskImage != "" {
@@ -220,101 +133,28 @@ func (p plan) mount() (string, error) {
 	if err := unix.Mount("/dev", root+"/dev", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return "", fmt.Errorf("bind /dev: %w", err)
 	}
-	if err := mountCgroups(root); err != nil {
+	if err := container.MountCgroups(root); err != nil {
 		return "", err
 	}
 
 	for _, dir := range p.Keep {
-		if err := bind(filepath.Join(p.Data, dir), root+dir, 0); err != nil {
+		if err := container.Bind(filepath.Join(p.Data, dir), root+dir, 0); err != nil {
 			return "", err
 		}
 	}
 
 	for path, source := range p.Add {
-		if err := bind(source, root+path, unix.MS_RDONLY); err != nil {
+		if err := container.Bind(source, root+path, unix.MS_RDONLY); err != nil {
 			return "", err
 		}
 	}
 
 	// As firstlight-init leaves it: the root without what is laid over it.
-	if err := bind(lower, root+stick.LowerDir, unix.MS_RDONLY); err != nil {
+	if err := container.Bind(lower, root+stick.LowerDir, unix.MS_RDONLY); err != nil {
 		return "", err
 	}
 
 	return root, nil
-}
-
-func mountCgroups(root string) error {
-	v1, unified, err := cgroupMounts()
-	if err != nil {
-		return err
-	}
-
-	for dir, options := range v1 {
-		if strings.HasPrefix(dir, root) {
-			continue
-		}
-
-		target := root + dir
-		if err := os.MkdirAll(target, 0o755); err != nil {
-			return err
-		}
-		if err := unix.Mount("cgroup", target, "cgroup", 0, options); err != nil {
-			return fmt.Errorf("mount cgroup %s: %w", options, err)
-		}
-	}
-
-	// A machine with nothing but version 2 shows it as the whole tree, like systemd does.
-	if unified != "" && len(v1) == 0 {
-		if err := unix.Mount("cgroup2", root+"/sys/fs/cgroup", "cgroup2", 0, ""); err != nil {
-			return fmt.Errorf("mount cgroup2: %w", err)
-		}
-	}
-
-	return nil
-}
-
-// bind shows source at target, making target like it. A source that is to be kept is made if absent.
-func bind(source, target string, flags uintptr) error {
-	info, err := os.Stat(source)
-	if os.IsNotExist(err) && flags == 0 {
-		if err = os.MkdirAll(source, 0o755); err == nil {
-			info, err = os.Stat(source)
-		}
-	}
-
-	if err != nil {
-		return err
-	}
-
-	if info.IsDir() {
-		err = os.MkdirAll(target, 0o755)
-	} else if err = os.MkdirAll(filepath.Dir(target), 0o755); err == nil {
-		if existing, e := os.Lstat(target); e == nil && !existing.Mode().IsRegular() {
-			err = os.Remove(target) // a mount would follow the link
-		}
-		if err == nil {
-			var f *os.File
-			if f, err = os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o755); err == nil {
-				f.Close()
-			}
-		}
-	}
-
-	if err != nil {
-		return fmt.Errorf("make mount point %s: %w", target, err)
-	}
-	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("bind %s on %s: %w", source, target, err)
-	}
-
-	if flags != 0 {
-		if err := unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
-			return fmt.Errorf("bind %s on %s: %w", source, target, err)
-		}
-	}
-
-	return nil
 }
 
 // setSysctls applies what the root's sysctl.d says of the network: that alone is this sandbox's own.

@@ -12,9 +12,9 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"firstlight.dev/firstlight/assets/bench"
+	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
 
 // appliance is what hosts are brought to.

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/bench"
+	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
 )
 
 // How long an appliance that waits is left alone, and then looked at.

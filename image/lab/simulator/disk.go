@@ -214,6 +214,7 @@ func (h *Server) writeDisk(disk string, holds []string) {
 			h.disks[i].Image, h.disks[i].Drive, h.disks[i].Holds, h.disks[i].Mark = "", false, holds, nil
 			h.disks[i].Writes++
 			h.seen.DiskWrites++
+			h.simulator.noteChange()
 		}
 	}
 }
@@ -241,6 +242,7 @@ func (h *Server) finishWrite(disk, sum string, drive []byte, key string) {
 		if d := &h.disks[i]; d.Name == disk {
 			d.Image, d.Drive, d.HostKey = sum, drive != nil, key
 			d.Holds, d.Mark = []string{"gpt", "vfat", "ext4"}, mark
+			h.simulator.noteChange()
 		}
 	}
 }

@@ -1,4 +1,5 @@
-package netns
+// Package netnstest makes network namespaces for tests.
+package netnstest
 
 import (
 	"os/exec"

@@ -20,7 +20,7 @@ import (
 	"sync"
 	"time"
 
-	"firstlight.dev/firstlight/image/lab/testbed/netns"
+	"firstlight.dev/firstlight/image/lab/netns"
 )
 
 // network is where the hosts' sockets are made, and the services that listen there.

@@ -18,7 +18,7 @@ import (
 	"os"
 	"os/signal"
 
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
+	"firstlight.dev/firstlight/image/lab/simulator"
 )
 
 func main() {

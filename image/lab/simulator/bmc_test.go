@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
+	"firstlight.dev/firstlight/image/lab/simulator"
 )
 
 // browser speaks to a host's BMC.

@@ -54,6 +54,12 @@ type Config struct {
 	WorkTime  time.Duration // of a command that a real agent takes a while for; 0: 500 ms
 	Heartbeat time.Duration // least time between two heartbeats; 0: 5 s, as the real agent
 	Log       *slog.Logger  // nil: nothing is logged
+
+	// NetworkFirst gives every host a firmware that boots the network before its disk, see Server.SetNetworkFirst.
+	NetworkFirst bool
+	// Keep is a file that keeps disks, power, passwords and the BMCs' certificate: hosts begin with what it says. "":
+	// nothing outlives the simulator.
+	Keep string
 }
 
 // Simulator is hosts that live.
@@ -64,39 +70,57 @@ type Simulator struct {
 	cert   *tls.Certificate // of every BMC
 	hosts  []*Server
 
-	leasing sync.Mutex // of the addresses of wire's interface
+	leasing sync.Mutex    // of the addresses of wire's interface
+	changed chan struct{} // something is to be kept
+	keeping sync.WaitGroup
 	ctx     context.Context
 	stop    context.CancelFunc
 	work    sync.WaitGroup
 }
 
-// Start plugs in the hosts: switched off, nothing on their disks, their BMCs alive.
+// Start plugs in the hosts: switched off, nothing on their disks, their BMCs alive; or as Config.Keep has them.
 func Start(c Config) (*Simulator, error) {
 	c.setDefaults()
-	f := &Simulator{config: c, net: &network{namespace: c.Namespace}}
+	f := &Simulator{config: c, net: &network{namespace: c.Namespace}, changed: make(chan struct{}, 1)}
 	f.wire = f.net
 	if c.NIC != "" {
 		f.wire = &network{namespace: c.Wire}
 	}
 
 	f.ctx, f.stop = context.WithCancel(context.Background())
-	if !c.PlainBMC {
-		cert, _, err := selfSigned(c.BMC)
-		if err != nil {
+	var kept keptServers
+	var err error
+	if c.Keep != "" {
+		if kept, err = readKept(c.Keep); err != nil {
 			return nil, err
 		}
-		f.cert = &cert
+	}
+	if !c.PlainBMC {
+		if f.cert, err = kept.certificate(c.BMC); err != nil {
+			return nil, err
+		}
 	}
 
 	bmc, agent := c.BMC, c.Agent
 	for i := range c.Hosts {
 		h := newServer(f, i+1, bmc, agent)
 		f.hosts = append(f.hosts, h)
+		if was, found := kept.Servers[h.Name]; found {
+			h.restore(was)
+		}
 		if err := h.service.open(f.net); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 
 		bmc, agent = bmc.Next(), agent.Next()
+	}
+
+	if c.Keep != "" {
+		f.keeping.Go(f.keepServers)
+		f.noteChange()
+	}
+	for _, h := range f.hosts {
+		h.Power(kept.Servers[h.Name].On)
 	}
 
 	return f, nil
@@ -170,12 +194,18 @@ func (f *Simulator) MoveTo(namespace string) error {
 // Close cuts the power and ends the BMCs.
 func (f *Simulator) Close() error {
 	f.stop() // from now on no button starts anything
+	f.keeping.Wait()
+	var err error
+	if f.config.Keep != "" {
+		err = f.writeKept() // before the power is cut: what was on goes on
+	}
+
 	for _, h := range f.hosts {
 		h.Power(false)
 	}
 
 	f.work.Wait()
-	return errors.Join(f.net.close(), f.wire.close())
+	return errors.Join(err, f.net.close(), f.wire.close())
 }
 
 // sleep waits; false when the host lost its power meanwhile.

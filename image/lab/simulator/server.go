@@ -127,6 +127,7 @@ func newServer(f *Simulator, i int, bmc, agent netip.Addr) *Server {
 		bmcAddr:   bmc,
 		address:   agent,
 		sessions:  map[string]bool{},
+		netFirst:  f.config.NetworkFirst,
 		disks:     []Disk{{Name: "/dev/sda", Serial: fmt.Sprintf("DISK%d", i), Size: 480 << 30}},
 	}
 	h.service = &service{addr: netip.AddrPortFrom(bmc, BMCPort), handler: http.HandlerFunc(h.serveBMC), cert: f.cert}
@@ -233,6 +234,7 @@ func (h *Server) logEventLocked(format string, args ...any) {
 	}
 
 	h.events = append(h.events, e)
+	h.simulator.noteChange()
 	h.simulator.config.Log.Info(e.What, "host", h.Name)
 }
 
@@ -270,6 +272,7 @@ func (h *Server) SetNetworkFirst() {
 }
 
 func (h *Server) power(on bool) {
+	h.simulator.noteChange()
 	switch {
 	case on && h.running == nil && h.simulator.ctx.Err() == nil:
 		r := &powerOnPeriod{state: Firmware}

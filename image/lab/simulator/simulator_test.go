@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/image/lab/testbed/simulator"
+	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/ipxe"
 )

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/image/lab/try"
+)
+
+// tryFlags is what the commands of `firstlight try` have in common.
+type tryFlags struct {
+	dir string
+}
+
+// defaultTryDir is where a rack is unless --dir says otherwise.
+const defaultTryDir = "build/try"
+
+func newTryCommand() *cobra.Command {
+	var f tryFlags
+	var up tryUpFlags
+	cmd := &cobra.Command{
+		Use:   "try",
+		Short: "A rack on this machine without emulation: the appliance in namespaces, simulated servers (root)",
+		Long: `Run the appliance of an image in namespaces of this machine, with simulated servers that it finds
+by their BMCs, inspects and installs. Its Kubernetes and all of its controllers are the real ones;
+the servers have a BMC and a boot agent, and no processor, no bytes on their disks and no system:
+they stop at provisioned, and no cluster can be made of them.
+
+The rack runs in the background. Until all servers are provisioned its progress is shown; that may be
+interrupted and asked for again at any time. A rack that is down continues from its directory.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return up.start(cmd, &f) },
+	}
+	cmd.PersistentFlags().StringVar(&f.dir, "dir", defaultTryDir, "where the rack is")
+	cmd.Flags().StringVar(&up.image, "image", "build/firstlight.img", "the stick's image; it is only read, and built if absent")
+	cmd.Flags().IntVar(&up.servers, "servers", 3, "number of simulated servers")
+	cmd.Flags().StringVar(&up.daemon, "daemon", "", "a firstlightd to run in place of the image's, such as one with a change")
+	cmd.Flags().DurationVar(&up.timeout, "timeout", 0, "give up looking after this long (0: never); the rack continues")
+	cmd.AddCommand(
+		newTryStatusCommand(&f), newTryWhyCommand(&f), newTryKubectlCommand(&f), newTryShellCommand(&f),
+		newTryDownCommand(&f), newTrySuperviseCommand(&f), newTryFirstProcessCommand(),
+		newTryGuardCommand(),
+	)
+	return cmd
+}
+
+// rack is the rack in the directory.
+func (f *tryFlags) rack() (try.Rack, error) {
+	if err := try.CheckRoot(); err != nil {
+		return try.Rack{}, err
+	}
+
+	dir, err := filepath.Abs(f.dir)
+	if err != nil {
+		return try.Rack{}, fmt.Errorf("find rack: %w", err)
+	}
+	return try.Rack{Dir: dir}, nil
+}
+
+func newTryDownCommand(f *tryFlags) *cobra.Command {
+	var remove bool
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "End the rack, also after a crash; nothing of it remains but its directory",
+		Long: `End the rack, also after a crash. Nothing of it remains on this machine but its directory, from
+which firstlight try continues as after a power cut; --remove removes that as well.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rack, err := f.rack()
+			if err != nil {
+				return err
+			}
+
+			out := cmd.OutOrStdout()
+			if _, err := rack.Order(); errors.Is(err, try.NoRack) {
+				fmt.Fprintf(out, "There is no rack in %s.\n", shorten(rack.Dir))
+				return nil
+			}
+			if _, err := rack.TearDown(); err != nil {
+				return err
+			}
+			if !remove {
+				fmt.Fprintf(out, "The rack in %s is down; `firstlight try` continues from its directory.\n", shorten(rack.Dir))
+				return nil
+			}
+			if err := rack.Remove(); err != nil {
+				return err
+			}
+
+			fmt.Fprintf(out, "The rack in %s is removed.\n", shorten(rack.Dir))
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove its directory as well")
+	return cmd
+}
+
+// newTrySuperviseCommand is the process that holds a rack; try starts it.
+func newTrySuperviseCommand(f *tryFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "supervise", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rack, err := f.rack()
+			if err != nil {
+				return err
+			}
+
+			program, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("hold rack: %w", err)
+			}
+
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			return try.Supervise(
+				cmd.Context(), rack, append([]string{program}, firstProcessWords...), []string{program, "try", "guard"}, log,
+			)
+		},
+	}
+}
+
+// firstProcessWords is the command line by which try.FirstProcess is reached.
+var firstProcessWords = []string{"try", "first-process"}
+
+// newTryFirstProcessCommand becomes the appliance's systemd; the supervisor starts it.
+func newTryFirstProcessCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "first-process STAGE FILE", Hidden: true, Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return try.FirstProcess(firstProcessWords, args[0], args[1])
+		},
+	}
+}
+
+// newTryGuardCommand ends an appliance whose supervisor was killed; the supervisor starts it.
+func newTryGuardCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "guard PID START", Hidden: true, Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return try.Guard(cmd.InOrStdin(), args) },
+	}
+}

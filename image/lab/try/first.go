@@ -1,0 +1,312 @@
+package try
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/lab/container"
+)
+
+// plan is what the first process of the appliance needs to know. It is a file: that process is started twice.
+type plan struct {
+	Root    string `json:"root"`    // what container.FindRoot found
+	Offset  int64  `json:"offset"`  // of the squashfs in Root
+	Mount   string `json:"mount"`   // directory for mount points
+	Data    string `json:"data"`    // what becomes DATA
+	Site    string `json:"site"`    // what becomes SITE
+	Daemon  string `json:"daemon"`  // in place of the root's; "": none
+	Console string `json:"console"` // terminal that becomes /dev/console
+}
+
+// Stages of the first process, as words on its command line.
+const (
+	StageEnter = "enter" // it enters its control groups
+	StageMount = "mount" // these are the root of its namespace now: it mounts the root and becomes systemd
+)
+
+// FirstProcess is the process that becomes the appliance's systemd. Its namespaces but that of the control groups
+// exist already: that one can only be made once the process is in the groups that shall be its root, so it starts
+// itself again. again are the words of its command line before the stage. It returns only with an error.
+func FirstProcess(again []string, stage, file string) error {
+	var p plan
+	if err := readJSON(file, &p); err != nil {
+		return err
+	}
+
+	runtime.LockOSThread()
+	if stage == StageEnter {
+		if err := container.EnterCgroups(cgroup); err != nil {
+			return err
+		}
+		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+			return fmt.Errorf("unshare cgroups: %w", err)
+		}
+		if err := dropCapabilities(); err != nil {
+			return err
+		}
+		words := append(append([]string{os.Args[0]}, again...), StageMount, file)
+		return fmt.Errorf("start again: %w", unix.Exec("/proc/self/exe", words, os.Environ()))
+	}
+
+	root, err := p.mount()
+	if err != nil {
+		return err
+	}
+
+	// Its cables come from outside. Until they are there the supervisor holds the other end.
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		return fmt.Errorf("await cables: %w", err)
+	}
+	if err := unix.Sethostname([]byte("firstlight")); err != nil {
+		return fmt.Errorf("set host name: %w", err)
+	}
+	if err := container.Pivot(root); err != nil {
+		return fmt.Errorf("change root to %s: %w", root, err)
+	}
+
+	// systemd does not touch this machine's devices and time where it knows that it is in a container
+	// (https://systemd.io/CONTAINER_INTERFACE).
+	environment := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "container=firstlight-try", "TERM=dumb",
+	}
+	if err := useConsole(); err != nil {
+		return err
+	}
+
+	return fmt.Errorf("start systemd: %w", unix.Exec(systemd, []string{systemd}, environment))
+}
+
+const systemd = "/usr/lib/systemd/systemd"
+
+// useConsole gives the process the console for its input and output, and nothing else that is open.
+func useConsole() error {
+	console, err := unix.Open("/dev/console", unix.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return fmt.Errorf("open console: %w", err)
+	}
+	for fd := range 3 {
+		if err := unix.Dup2(console, fd); err != nil {
+			return fmt.Errorf("use console: %w", err)
+		}
+	}
+
+	return unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC)
+}
+
+// dropCapabilities gives up, for all that will run in the appliance, what would change this machine as a whole: its
+// clock and its kernel's modules.
+func dropCapabilities() error {
+	for _, c := range []uintptr{unix.CAP_SYS_TIME, unix.CAP_SYS_MODULE} {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			return fmt.Errorf("give up capability %d: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// mount puts the appliance's root together below p.Mount and returns it.
+func (p plan) mount() (string, error) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return "", fmt.Errorf("make mounts private: %w", err)
+	}
+
+	lower, upper, root := p.Mount+"/lower", p.Mount+"/upper", p.Mount+"/root"
+	if err := container.MountRoot(p.Root, p.Offset, lower); err != nil {
+		return "", err
+	}
+
+	for _, m := range []struct{ source, target, fs, data string }{
+		{"tmpfs", upper, "tmpfs", "mode=0755"},
+		{"overlay", root, "overlay", fmt.Sprintf("lowerdir=%s,upperdir=%s/up,workdir=%s/work", lower, upper, upper)},
+		{"proc", root + "/proc", "proc", ""},
+		{"sysfs", root + "/sys", "sysfs", ""},
+		{"cgroup", root + container.CgroupRoot, "tmpfs", "mode=0755"},
+		{"tmpfs", root + "/run", "tmpfs", "mode=0755"},
+		{"tmpfs", root + "/dev", "tmpfs", "mode=0755"},
+		{"devpts", root + "/dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=0620,gid=5"},
+		{"tmpfs", root + "/dev/shm", "tmpfs", "mode=1777"},
+	} {
+		if err := os.MkdirAll(m.target, 0o755); err != nil {
+			return "", err
+		}
+		if err := unix.Mount(m.source, m.target, m.fs, 0, m.data); err != nil {
+			return "", fmt.Errorf("mount %s on %s: %w", m.fs, m.target, err)
+		}
+		if m.target == upper {
+			if err := errors.Join(os.Mkdir(upper+"/up", 0o755), os.Mkdir(upper+"/work", 0o755)); err != nil {
+				return "", err
+			}
+		}
+	}
+
+	for _, do := range []func(string) error{
+		container.MountCgroups, p.makeDevices, p.protectKernel, p.bindState, p.writeFiles,
+	} {
+		if err := do(root); err != nil {
+			return "", err
+		}
+	}
+
+	// As firstlight-init leaves it: the root without what is laid over it.
+	return root, container.Bind(lower, root+stick.LowerDir, unix.MS_RDONLY)
+}
+
+// devices are those of the appliance, by major and minor number (Documentation/admin-guide/devices.txt of the kernel).
+// No disk is among them.
+var devices = []struct {
+	name         string
+	major, minor uint32
+	mode         uint32
+}{
+	{"null", 1, 3, 0o666},
+	{"zero", 1, 5, 0o666},
+	{"full", 1, 7, 0o666},
+	{"random", 1, 8, 0o666},
+	{"urandom", 1, 9, 0o666},
+	{"kmsg", 1, 11, 0o600}, // the kubelet reads there what the kernel ended for lack of memory
+	{"tty", 5, 0, 0o666},
+	{"fuse", 10, 229, 0o666},
+	{"net/tun", 10, 200, 0o666},
+}
+
+func (p plan) makeDevices(root string) error {
+	dev := root + "/dev/"
+	if err := os.MkdirAll(dev+"net", 0o755); err != nil {
+		return err
+	}
+
+	for _, d := range devices {
+		if err := unix.Mknod(dev+d.name, unix.S_IFCHR|d.mode, int(unix.Mkdev(d.major, d.minor))); err != nil {
+			return fmt.Errorf("make device %s: %w", d.name, err)
+		}
+		if err := os.Chmod(dev+d.name, os.FileMode(d.mode)); err != nil { // whatever the umask
+			return err
+		}
+	}
+	if err := os.Symlink("pts/ptmx", dev+"ptmx"); err != nil {
+		return err
+	}
+
+	// A device node is no regular file, so Bind would not keep it; nothing of that name is there yet.
+	if err := os.WriteFile(dev+"console", nil, 0o600); err != nil {
+		return err
+	}
+	if err := unix.Mount(p.Console, dev+"console", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s on console: %w", p.Console, err)
+	}
+
+	return nil
+}
+
+// kubeletSysctls are parameters of the whole kernel that the kubelet will not start without. The appliance has files
+// of its own in their places, with what the kubelet wants there, so that this machine's stay as they are.
+var kubeletSysctls = map[string]string{
+	"vm/overcommit_memory":      "1",
+	"vm/panic_on_oom":           "0",
+	"kernel/panic":              "10",
+	"kernel/panic_on_oops":      "1",
+	"kernel/keys/root_maxkeys":  "1000000",
+	"kernel/keys/root_maxbytes": "25000000",
+}
+
+// protectKernel makes what would change this machine's kernel unwritable: parameters that are not of the network, and
+// /sys, without which neither systemd nor udev handle devices.
+func (p plan) protectKernel(root string) error {
+	sys := root + "/proc/sys"
+	for _, dir := range []string{sys, sys + "/net"} {
+		if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind %s: %w", dir, err)
+		}
+	}
+
+	own := p.Mount + "/upper/sysctl"
+	for name, value := range kubeletSysctls {
+		file := filepath.Join(own, name)
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(value+"\n"), 0o644),
+		); err != nil {
+			return fmt.Errorf("write parameter %s: %w", name, err)
+		}
+		if err := unix.Mount(file, filepath.Join(sys, name), "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind parameter %s: %w", name, err)
+		}
+	}
+
+	trigger := root + "/proc/sysrq-trigger"
+	if _, err := os.Stat(trigger); err == nil { // a kernel may have none
+		if err := container.Bind(trigger, trigger, unix.MS_RDONLY); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{sys, root + "/sys"} {
+		if err := unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+			return fmt.Errorf("make %s unwritable: %w", dir, err)
+		}
+	}
+
+	return nil
+}
+
+// bindState binds what outlives the appliance, as `firstlightd storage` does on a stick, and its site.
+func (p plan) bindState(root string) error {
+	if err := container.Bind(p.Data, root+stick.DataDir, 0); err != nil {
+		return err
+	}
+
+	for _, d := range stick.StateDirs() {
+		own := filepath.Join(p.Data, stick.StateName, d.Name)
+		if err := container.Bind(own, root+d.Path, 0); err != nil {
+			return err
+		}
+		if err := unix.Chmod(own, uint32(d.Mode)); err != nil {
+			return fmt.Errorf("bind %s: %w", d.Path, err)
+		}
+	}
+
+	if p.Daemon != "" {
+		if err := container.Bind(p.Daemon, root+daemonPath, unix.MS_RDONLY); err != nil {
+			return err
+		}
+	}
+
+	return container.Bind(p.Site, root+stick.SiteDir, unix.MS_RDONLY)
+}
+
+// daemonPath is where the root has the appliance's daemon.
+const daemonPath = "/usr/bin/firstlightd"
+
+// writeFiles writes what firstlight-init would: the machine-id, which DATA keeps.
+func (p plan) writeFiles(root string) error {
+	id, err := os.ReadFile(filepath.Join(p.Data, stick.MachineIDName))
+	if errors.Is(err, os.ErrNotExist) {
+		fresh := make([]byte, 16)
+		if _, err = rand.Read(fresh); err == nil {
+			id = []byte(hex.EncodeToString(fresh))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("find machine-id: %w", err)
+	}
+
+	line := strings.TrimSpace(string(id)) + "\n"
+	if err := os.WriteFile(root+"/etc/machine-id", []byte(line), 0o444); err != nil {
+		return fmt.Errorf("write machine-id: %w", err)
+	}
+
+	// The image masks others, among them what systemd makes of a container's console.
+	storage := root + "/etc/systemd/system/firstlight-storage.service"
+	if err := os.Symlink("/dev/null", storage); err != nil {
+		return fmt.Errorf("mask what makes DATA on a disk: %w", err)
+	}
+
+	return nil
+}

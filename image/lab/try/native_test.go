@@ -1,0 +1,203 @@
+package try_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab/container"
+	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
+	"firstlight.dev/firstlight/image/lab/try"
+)
+
+// user runs the command as a person does.
+type user struct {
+	t       *testing.T
+	program string
+	dir     string
+}
+
+func (u user) run(args ...string) (string, error) {
+	u.t.Helper()
+	words := append([]string{"try", "--dir", u.dir}, args...)
+	if len(args) > 0 && args[0] == "kubectl" { // all that follows is kubectl's
+		words = append([]string{"try", "kubectl", "--dir", u.dir}, args[1:]...)
+	}
+	out, err := exec.CommandContext(u.t.Context(), u.program, words...).CombinedOutput()
+	u.t.Logf("# firstlight %s\n%s", strings.Join(words, " "), out)
+	return string(out), err
+}
+
+func (u user) must(args ...string) string {
+	u.t.Helper()
+	out, err := u.run(args...)
+	require.NoError(u.t, err, out)
+	return out
+}
+
+// processes is what the rack consists of.
+func (u user) processes() try.Processes {
+	u.t.Helper()
+	now, err := try.Rack{Dir: u.dir}.Processes()
+	require.NoError(u.t, err)
+	return now
+}
+
+// TestARackIsTried: the command brings an appliance up and three servers into service, survives the death of its
+// supervisor, and gives back all that it took.
+func TestARackIsTried(t *testing.T) {
+	image := sandbox.RequireRoot(t)
+	programs := t.TempDir()
+	program, err := sandbox.Build(t.Context(), ".", "./cmd/firstlight", programs)
+	require.NoError(t, err)
+	daemon, err := sandbox.Build(t.Context(), ".", "./cmd/firstlightd", programs)
+	require.NoError(t, err)
+	u := user{t, program, filepath.Join(t.TempDir(), "rack")}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, file := range []string{"supervisor.log", "console.log"} {
+				text, _ := os.ReadFile(filepath.Join(u.dir, file))
+				t.Logf("%s, its end:\n%s", file, text[max(0, len(text)-4000):])
+			}
+		}
+		_, err := try.Rack{Dir: u.dir}.TearDown()
+		assert.NoError(t, err)
+	})
+
+	before := lookAtMachine(t)
+	began := time.Now()
+	up := []string{"--image", image, "--daemon", daemon, "--servers", "3", "--timeout", "8m"}
+	out := u.must(up...)
+	t.Logf("from the command to three provisioned servers: %.0f s", time.Since(began).Seconds())
+	assert.Contains(t, out, "an appliance in namespaces and 3 simulated servers")
+	assert.Contains(t, out, "no system to log in to")
+	assert.Equal(t, 3, strings.Count(u.must("kubectl", "get", "bmh", "-A", "--no-headers"), " provisioned "))
+	assert.Contains(t, u.must("why", "node1"), "node1")
+	assert.Equal(t, 3, strings.Count(u.must("status"), "its server: disk"))
+	assert.Contains(t, u.must("shell", "ps", "-o", "comm=", "-p", "1"), "systemd")
+	u.seesPage()
+	during := lookAtMachine(t)
+	assert.Equal(t, before, during, "nothing of the rack is among this machine's own mounts and links")
+	_, err = user{t, program, filepath.Join(t.TempDir(), "other")}.run("--image", image)
+	assert.Error(t, err, "one rack at a time")
+
+	// Killed, its supervisor takes all with it; the next start continues.
+	now := u.processes()
+	inside := namespacesOf(t, now.Appliance.PID)
+	require.NoError(t, now.Supervisor.Signal(syscall.SIGKILL))
+	u.leavesNothing(before, inside)
+	began = time.Now()
+	u.must("--timeout", "5m")
+	t.Logf("from the command to the same servers, again: %.0f s", time.Since(began).Seconds())
+	for _, server := range u.writes() {
+		assert.Equal(t, 1, server, "a server in service was written to again")
+	}
+
+	inside = namespacesOf(t, u.processes().Appliance.PID)
+	u.must("down", "--remove")
+	assert.NoDirExists(t, u.dir)
+	u.leavesNothing(before, inside)
+}
+
+// seesPage asks for the page by the port of loopback that leads to it.
+func (u user) seesPage() {
+	u.t.Helper()
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // by an authority that was just made
+	}}
+	response, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/", u.processes().Page))
+	require.NoError(u.t, err)
+	defer response.Body.Close()
+	assert.Less(u.t, response.StatusCode, 500)
+}
+
+// writes are how often each server's disk was written to.
+func (u user) writes() []int {
+	u.t.Helper()
+	text, err := os.ReadFile(filepath.Join(u.dir, "servers.json"))
+	require.NoError(u.t, err)
+	var kept struct {
+		Servers map[string]struct{ Disks []struct{ Writes int } }
+	}
+	require.NoError(u.t, json.Unmarshal(text, &kept))
+	require.Len(u.t, kept.Servers, 3)
+	var all []int
+	for _, s := range kept.Servers {
+		all = append(all, s.Disks[0].Writes)
+	}
+	return all
+}
+
+// leavesNothing waits until nothing of the rack is left on this machine: no process in one of its namespaces, no
+// control group, mount, link or loop device.
+func (u user) leavesNothing(before machineParts, inside map[string]bool) {
+	u.t.Helper()
+	require.Eventually(u.t, func() bool {
+		return len(processesIn(inside, u.dir)) == 0 && len(container.FindCgroups("firstlight-try")) == 0
+	}, 20*time.Second, 100*time.Millisecond, "processes %v and control groups %v remain",
+		processesIn(inside, u.dir), container.FindCgroups("firstlight-try"))
+	assert.Equal(u.t, before, lookAtMachine(u.t))
+	loops, err := exec.Command("losetup", "--list", "--noheadings", "--output", "BACK-FILE").CombinedOutput()
+	require.NoError(u.t, err, string(loops))
+	assert.NotContains(u.t, string(loops), u.dir)
+}
+
+// machineParts are the mounts and links of this machine's own namespaces.
+type machineParts struct{ mounts, links string }
+
+func lookAtMachine(t *testing.T) machineParts {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(t, err)
+	links, err := exec.CommandContext(context.WithoutCancel(t.Context()), "ip", "-brief", "link").CombinedOutput()
+	require.NoError(t, err, string(links))
+	return machineParts{string(mounts), string(links)}
+}
+
+// namespacesOf are those of a process which are not this one's.
+func namespacesOf(t *testing.T, pid int) map[string]bool {
+	t.Helper()
+	own := map[string]bool{}
+	for _, kind := range []string{"mnt", "net", "pid", "uts", "ipc", "cgroup"} {
+		here, err := os.Readlink("/proc/self/ns/" + kind)
+		require.NoError(t, err)
+		there, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+		require.NoError(t, err)
+		assert.NotEqual(t, here, there, "the appliance has this machine's namespace")
+		own[there] = true
+	}
+	return own
+}
+
+// processesIn are the processes in one of the namespaces, and those whose command line names the directory.
+func processesIn(namespaces map[string]bool, dir string) []string {
+	var found []string
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range processes {
+		words, _ := os.ReadFile(p + "/cmdline")
+		if strings.Contains(string(words), dir) {
+			found = append(found, p)
+			continue
+		}
+		links, _ := filepath.Glob(p + "/ns/*")
+		for _, link := range links {
+			if name, err := os.Readlink(link); err == nil && namespaces[name] {
+				found = append(found, p)
+				break
+			}
+		}
+	}
+	return found
+}

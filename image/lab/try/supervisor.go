@@ -1,0 +1,358 @@
+package try
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+
+	"firstlight.dev/firstlight/image/lab/container"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/process"
+	"firstlight.dev/firstlight/image/lab/simulator"
+)
+
+// supervisor holds a rack.
+type supervisor struct {
+	rack     Rack
+	made     rackDoc
+	before   Processes // of the last run
+	log      *slog.Logger
+	first    []string // command line by which FirstProcess is reached, without stage and file
+	guard    []string // and Guard, without the process
+	cables   []cable
+	terminal *terminal
+	servers  *simulator.Simulator
+	forwards []*forward
+
+	appliance atomic.Pointer[process.Child]
+}
+
+// cable is a network of the rack and the appliance's NIC on it.
+type cable struct {
+	nic    string
+	bridge *netns.Bridge
+}
+
+// Supervise brings the rack to life and holds it until ctx ends. first and guard are command lines of this program by
+// which FirstProcess and Guard are reached, without their last two words.
+func Supervise(ctx context.Context, rack Rack, first, guard []string, log *slog.Logger) (err error) {
+	made, err := rack.read()
+	if err != nil {
+		return err
+	}
+
+	lock, err := acquireLock(rack.Dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+
+	if err := container.RemoveCgroups(cgroup); err != nil { // what a crash has left
+		return err
+	}
+
+	s := &supervisor{rack: rack, made: made, log: log, first: first, guard: guard}
+	_ = readJSON(rack.path(runningFile), &s.before)
+	defer func() { err = errors.Join(err, s.shutDown()) }()
+	for _, do := range []func(context.Context) error{s.noteSelf, s.connect, s.openConsole, s.addServers, s.listen} {
+		if err := do(ctx); err != nil {
+			return err
+		}
+	}
+
+	return s.run(ctx)
+}
+
+// connect makes the networks.
+func (s *supervisor) connect(ctx context.Context) error {
+	for _, nic := range []string{provisioningNIC, bmcNIC, baremetalNIC} {
+		bridge, err := netns.NewBridge(ctx)
+		if err != nil {
+			return err
+		}
+		s.cables = append(s.cables, cable{nic: nic, bridge: bridge})
+	}
+
+	// All servers share one interface, and each has an address of its own from DHCP.
+	if err := s.cables[0].bridge.IP(ctx, "route add "+provisioningCIDR+" dev "+netns.BridgeName); err != nil {
+		return err
+	}
+
+	bmc := firstBMC()
+	for range s.made.Order.Servers {
+		if err := s.cables[1].bridge.IP(ctx, fmt.Sprintf("addr add %s/24 dev %s", bmc, netns.BridgeName)); err != nil {
+			return err
+		}
+		bmc = bmc.Next()
+	}
+
+	return nil
+}
+
+func (s *supervisor) openConsole(context.Context) error {
+	log, err := os.OpenFile(s.rack.Console(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("keep console: %w", err)
+	}
+
+	s.terminal, err = openTerminal(log)
+	return err
+}
+
+// addServers plugs in the servers and writes the site that names them.
+func (s *supervisor) addServers(context.Context) (err error) {
+	s.servers, err = simulator.Start(simulator.Config{
+		Hosts:        s.made.Order.Servers,
+		Boot:         bootServer,
+		BMC:          firstBMC(),
+		Username:     bmcUser,
+		Password:     s.made.Password,
+		Namespace:    s.cables[1].bridge.Path(),
+		Wire:         s.cables[0].bridge.Path(),
+		NIC:          netns.BridgeName,
+		NetworkFirst: true,
+		Keep:         s.rack.path(serversFile),
+		Log:          s.log,
+	})
+	if err != nil {
+		return err
+	}
+
+	text, err := siteDocument(s.servers.Hosts())
+	if err != nil {
+		return err
+	}
+
+	path := s.rack.path(siteDir) + "/" + siteFile
+	if _, err := os.Stat(path); err == nil {
+		return nil // its owner may have edited it
+	}
+
+	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+// listen opens the ports of loopback that lead to the appliance.
+func (s *supervisor) listen(context.Context) error {
+	network := func() string {
+		if a := s.appliance.Load(); a != nil {
+			return netns.PathOf(a.ID.PID)
+		}
+		return "" // there is none, and the connection ends
+	}
+	for _, f := range []struct {
+		port int // the same as in the last run, where it is free
+		to   string
+	}{
+		{s.before.Page, baremetalAddress + ":443"},
+		{s.before.API, provisioningAddress + ":6443"},
+	} {
+		forward, err := listenForward(f.port, f.to, network)
+		if err != nil {
+			return err
+		}
+		s.forwards = append(s.forwards, forward)
+	}
+
+	return nil
+}
+
+// run runs the appliance, again whenever it restarts itself, until ctx ends or it switches itself off.
+func (s *supervisor) run(ctx context.Context) error {
+	for _, f := range s.forwards {
+		go f.serve(ctx)
+	}
+
+	for {
+		appliance, err := s.startAppliance(ctx)
+		if err != nil {
+			return err
+		}
+		s.appliance.Store(appliance)
+		if err := s.guardAppliance(ctx, appliance); err != nil || ctx.Err() != nil {
+			return err
+		}
+
+		s.appliance.Store(nil)
+		s.log.Info("the appliance ended", "how", fmt.Sprint(appliance.Err()))
+		if !restarts(appliance.Err()) {
+			return nil
+		}
+		if err := container.RemoveCgroups(cgroup); err != nil {
+			return err
+		}
+	}
+}
+
+// guardAppliance returns when ctx or the appliance has ended, or when it has ended the appliance for lack of a guard.
+func (s *supervisor) guardAppliance(ctx context.Context, appliance *process.Child) error {
+	guard, err := startGuard(s.guard, appliance.ID)
+	if err != nil {
+		appliance.Kill()
+		return err
+	}
+
+	if err = s.note(appliance.ID); err == nil {
+		select {
+		case <-ctx.Done():
+		case <-appliance.Done():
+		}
+	}
+
+	if err != nil || ctx.Err() != nil {
+		appliance.Kill()
+	}
+
+	return errors.Join(err, guard.end())
+}
+
+// restarts tells whether the first process of a PID namespace ended by a restart of its system: reboot(2) says by
+// which signal.
+func restarts(ended error) bool {
+	var exit *exec.ExitError
+	if !errors.As(ended, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGHUP
+}
+
+// startAppliance starts the appliance's first process and plugs in its cables.
+func (s *supervisor) startAppliance(ctx context.Context) (*process.Child, error) {
+	root, offset, err := container.FindRoot(s.rack.path(stickImage))
+	if err != nil {
+		return nil, err
+	}
+
+	file := s.rack.path(planFile)
+	if err := errors.Join(
+		os.MkdirAll(s.rack.path(mountDir), 0o700),
+		os.MkdirAll(s.rack.path(dataDir), 0o755),
+		writeJSON(file, plan{
+			Root:    root,
+			Offset:  offset,
+			Mount:   s.rack.path(mountDir),
+			Data:    s.rack.path(dataDir),
+			Site:    s.rack.path(siteDir),
+			Daemon:  s.made.Order.Daemon,
+			Console: s.terminal.path,
+		}),
+	); err != nil {
+		return nil, fmt.Errorf("start appliance: %w", err)
+	}
+
+	cmd := exec.Command(s.first[0], append(s.first[1:len(s.first):len(s.first)], StageEnter, file)...)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr // the supervisor's log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID |
+		syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET}
+	ready, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start appliance: %w", err)
+	}
+
+	appliance, err := process.Start(cmd)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, c := range s.cables {
+		if err := c.bridge.Connect(ctx, appliance.ID.PID, "appliance", c.nic); err != nil {
+			appliance.Kill()
+			return nil, err
+		}
+	}
+
+	if _, err := ready.Write([]byte{'\n'}); err != nil {
+		appliance.Kill()
+		return nil, fmt.Errorf("start appliance: its first process ended: %w", errors.Join(appliance.Err(), err))
+	}
+
+	return appliance, nil
+}
+
+// noteSelf writes down who holds the rack, before there is anything to hold.
+func (s *supervisor) noteSelf(context.Context) error { return s.note(process.ID{}) }
+
+// note writes down what runs.
+func (s *supervisor) note(appliance process.ID) error {
+	self, err := process.Identify(os.Getpid())
+	if err != nil {
+		return err
+	}
+
+	now := Processes{Supervisor: self, Appliance: appliance, Page: s.before.Page, API: s.before.API}
+	if len(s.forwards) > 0 {
+		now.Page, now.API = s.forwards[0].port(), s.forwards[1].port()
+	}
+
+	return writeJSON(s.rack.path(runningFile), now)
+}
+
+// shutDown ends everything, in the order in which nothing waits for what has ended.
+func (s *supervisor) shutDown() error {
+	var errs []error
+	for _, f := range s.forwards {
+		errs = append(errs, f.listener.Close())
+	}
+	if s.servers != nil { // after the appliance, which would take it for servers that were switched off
+		errs = append(errs, s.servers.Close())
+	}
+	if s.terminal != nil {
+		errs = append(errs, s.terminal.close())
+	}
+
+	for _, c := range s.cables {
+		c.bridge.Close()
+	}
+
+	errs = append(errs, container.RemoveCgroups(cgroup))
+	return errors.Join(errs...)
+}
+
+// lockName is an abstract socket: it is there as long as its process, and no file remains.
+const lockName = "@firstlight-try"
+
+// acquireLock keeps a second rack off this machine. Who connects to the lock is told the directory of the first.
+func acquireLock(dir string) (net.Listener, error) {
+	l, err := net.Listen("unix", lockName)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, errRunsElsewhere(RunningDir())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hold rack: %w", err)
+	}
+
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte(dir))
+			_ = conn.Close()
+		}
+	}()
+	return l, nil
+}
+
+func errRunsElsewhere(dir string) error {
+	return fmt.Errorf("another rack runs on this machine, in %s; `firstlight try --dir %[1]s down` ends it", dir)
+}
+
+// RunningDir is the directory of the rack that runs on this machine, "" if none does.
+func RunningDir() string {
+	conn, err := net.Dial("unix", lockName)
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+
+	name := make([]byte, 4096)
+	n, _ := conn.Read(name)
+	return string(name[:n])
+}

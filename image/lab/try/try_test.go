@@ -1,0 +1,126 @@
+package try
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/image/lab/simulator"
+)
+
+// TestMachinesAreRefused: in one line, with what to do.
+func TestMachinesAreRefused(t *testing.T) {
+	fit := func(change func(*machine)) machine {
+		m := machine{
+			root:        true,
+			cgroups:     true,
+			memoryMiB:   leastMemoryMiB,
+			diskMiB:     leastDiskMiB,
+			filesystems: "nodev\toverlay\n\tsquashfs\n",
+		}
+		change(&m)
+		return m
+	}
+	assert.NoError(t, fit(func(*machine) {}).refuse())
+	for want, change := range map[string]func(*machine){
+		"needs root for namespaces and mounts: sudo firstlight try":                       func(m *machine) { m.root = false },
+		"the kernel has no pid namespaces":                                                func(m *machine) { m.namespaces = []string{"pid"} },
+		"no control groups are mounted below /sys/fs/cgroup; systemd mounts them at boot": func(m *machine) { m.cgroups = false },
+		"nsenter is not installed; apt-get install iproute2 util-linux coreutils":         func(m *machine) { m.programs = []string{"nsenter"} },
+		"the kernel has no overlay or no squashfs; modprobe -a overlay squashfs loop":     func(m *machine) { m.filesystems = "nodev\toverlay\n" },
+		"3071 MiB of memory are available, 3072 are needed; end something else":           func(m *machine) { m.memoryMiB-- },
+		"4095 MiB are free, 4096 are needed; name another directory with --dir":           func(m *machine) { m.diskMiB-- },
+	} {
+		assert.EqualError(t, fit(change).refuse(), want)
+	}
+}
+
+func TestAvailableMemoryIsRead(t *testing.T) {
+	assert.Equal(t, 2048, availableMiB("MemTotal:       24000000 kB\nMemAvailable:    2097152 kB\n"))
+	assert.Zero(t, availableMiB("MemTotal: 1 kB\n"))
+}
+
+// TestTheSiteIsOne that the appliance takes, with every server, also with none.
+func TestTheSiteIsOne(t *testing.T) {
+	for _, n := range []int{0, 1, 3} {
+		servers, err := simulator.Start(simulator.Config{
+			Hosts:    n,
+			Boot:     bootServer,
+			BMC:      netip.MustParseAddr("127.26.0.1"),
+			Password: "a-password",
+		})
+		require.NoError(t, err)
+		text, err := siteDocument(servers.Hosts())
+		require.NoError(t, servers.Close())
+		require.NoError(t, err)
+		read, problems := site.Load(siteFile, []byte(text))
+		require.NoError(t, problems.Err())
+		assert.Len(t, read.Nodes, n)
+	}
+}
+
+func TestHowFarARackIs(t *testing.T) {
+	d := status.Document{Summary: "waits for a link", Stages: []status.Stage{
+		{Name: "links-up", State: status.StateWorking},
+		{Name: "clock-set", State: status.StateReady},
+		{Name: "kpa-ready", State: status.StateWaiting, AfterReady: true},
+	}}
+	assert.False(t, IsDone(d))
+	assert.Equal(t, "1 of 2 stages; waits for a link", Describe(d))
+
+	d.Stages[0].State = status.StateReady
+	d.Nodes = []status.Node{{Name: "node1", State: "provisioned"}, {Name: "node2", State: "registering", Error: "refused"}}
+	assert.False(t, IsDone(d))
+	assert.Equal(t, "Ready, node1 provisioned, node2 registering (refused)", Describe(d))
+
+	d.Nodes = d.Nodes[:1]
+	assert.True(t, IsDone(d))
+	assert.False(t, IsDone(status.Document{}), "it has not looked yet")
+}
+
+func TestARackIsMadeOnce(t *testing.T) {
+	image := filepath.Join(t.TempDir(), "image")
+	require.NoError(t, os.WriteFile(image, []byte("hsqs"), 0o644))
+	r := Rack{Dir: filepath.Join(t.TempDir(), "rack")}
+	_, err := r.Order()
+	assert.ErrorIs(t, err, NoRack)
+	_, err = r.Processes()
+	assert.ErrorIs(t, err, NoRack)
+
+	order := Order{Image: image, Servers: 2}
+	require.NoError(t, r.Create(order))
+	require.NoError(t, r.Create(order))
+	_, err = r.Processes()
+	assert.ErrorIs(t, err, NotRunning)
+	assert.ErrorContains(t, r.Create(Order{Image: image, Servers: 3}), "servers is 2, asked is 3")
+	assert.ErrorContains(t, (Rack{Dir: t.TempDir()}).Create(Order{Image: image, Servers: MaxServers + 1}), "51 servers")
+
+	taken := Rack{Dir: t.TempDir()}
+	require.NoError(t, os.WriteFile(filepath.Join(taken.Dir, "thesis.txt"), nil, 0o644))
+	assert.ErrorContains(t, taken.Create(order), "is not empty and holds no rack, but thesis.txt")
+	assert.Error(t, taken.Remove())
+	assert.FileExists(t, filepath.Join(taken.Dir, "thesis.txt"))
+
+	own, err := os.Stat(r.path(stickImage))
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, own.Sys().(*syscall.Stat_t).Nlink, "a build puts another file in its place")
+	require.NoError(t, r.Remove())
+	assert.NoDirExists(t, r.Dir)
+}
+
+// TestAGuardLeavesOthersAlone: the number of a process that has ended may be given to another.
+func TestAGuardLeavesOthersAlone(t *testing.T) {
+	in, out, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	defer in.Close()
+	assert.NoError(t, Guard(in, []string{"1", "not its start time"}))
+	assert.Error(t, Guard(in, []string{"x", "y"}))
+}
