@@ -13,10 +13,13 @@ import (
 // Where boot programs and scripts are found on the HTTP server. DHCP advertises
 // http://ADDR:PORT + BootPath + NAME to UEFI HTTP boot, NAME alone by TFTP, and
 // http://ADDR:PORT + ScriptPath + MAC (lower case, with hyphens) to iPXE. BMCs are
-// told http://ADDR:PORT + DiscPath.
+// told http://ADDR:PORT + DiscPath. GRUB asks for GRUBConfig by the protocol that loaded it, a name that is compiled
+// into Debian's, and is told there http://ADDR:PORT + GRUBPath + MAC.
 const (
 	BootPath   = "/boot/"
 	ScriptPath = "/ipxe/"
+	GRUBPath   = "/grub/"
+	GRUBConfig = "grub/grub.cfg"
 	DiscPath   = "/disc.iso"
 )
 
@@ -51,6 +54,7 @@ const (
 	FirmwarePXE               // PXEClient: loads by TFTP
 	FirmwareHTTPBoot          // HTTPClient: UEFI HTTP boot (UEFI 2.x, 24.7)
 	FirmwareIPXE              // iPXE: user class "iPXE" or option 175
+	FirmwareGRUB              // GRUB, which speaks HTTP alone
 )
 
 // Action is what a machine shall do.
@@ -89,9 +93,13 @@ type Boot struct {
 	Script string   // path below the HTTP root, e.g. pxelinux.cfg/52-54-00-00-00-01
 	Kernel string   // path below the HTTP root, or an http(s) URL
 	Initrd []string // likewise, in order
-	Args   []string // one kernel argument each; BOOTIF and initrd= are added by pxe/ipxe
+	Args   []string // one kernel argument each; BOOTIF and initrd= are added by pxe/ipxe and pxe/grub
 	Token  Secret   // put where an argument or Script says ${token}; never logged
 	Mint   bool     // a Minter makes the Token, when the script is handed out
+
+	// SecureBoot has firmware load signed boot programs, shim and GRUB, in place of iPXE: the machine's may enforce Secure
+	// Boot, which DHCP cannot tell.
+	SecureBoot bool
 }
 
 // Minter makes the token of one boot. It is asked when the script is about to be handed to m, and only if m has

@@ -69,6 +69,8 @@ type pxeMachine struct {
 	Token    string    `yaml:"tokenFile"` // the token itself is not for a configuration file
 	Address  pxeAddr   `yaml:"address"`
 	Hostname string    `yaml:"hostname"`
+
+	SecureBoot bool `yaml:"secureBoot"` // it loads signed boot programs
 }
 
 // Values that are written as one word (yamldoc.Text).
@@ -259,6 +261,8 @@ func (m pxeMachine) bootConfig(doc *yamldoc.Document, path string) pxe.Boot {
 		Kernel: m.Kernel,
 		Initrd: m.Initrd,
 		Args:   m.Args,
+
+		SecureBoot: m.SecureBoot,
 	}
 	if boot.Action == pxe.ActionRefuse && boot.Reason == "" {
 		boot.Reason = "this network does not know it"

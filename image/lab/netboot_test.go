@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,12 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/u-root/u-root/pkg/cpio"
 
+	"firstlight.dev/firstlight/image/cache"
+	"firstlight.dev/firstlight/image/debian"
 	"firstlight.dev/firstlight/image/lab"
+	"firstlight.dev/firstlight/image/lock"
 )
 
 // TestNetboot walks blank machines from their firmware to a program in a ramdisk, with
 // the real daemon: OVMF's own PXE over TFTP or its HTTP boot, iPXE, the script, the kernel; SeaBIOS has no PXE of its
-// own, its machine begins with the iPXE in QEMU's network card.
+// own, its machine begins with the iPXE in QEMU's network card. With Secure Boot enforced it is shim and GRUB in place
+// of iPXE.
 func TestNetboot(t *testing.T) {
 	needKind(t, "qemu")
 	if os.Getuid() != 0 {
@@ -30,58 +35,60 @@ func TestNetboot(t *testing.T) {
 		// The rest runs in a network namespace of its own, with all that it starts.
 		dir = t.TempDir()
 		netbootParts(t, dir)
-		inside := exec.CommandContext(t.Context(), "unshare", "--net", os.Args[0], "-test.run=^TestNetboot$", "-test.v")
-		inside.Env = append(os.Environ(), netbootDir+"="+dir)
-		out, err := inside.CombinedOutput()
-		t.Logf("inside:\n%s", out)
-		require.NoError(t, err)
+		runInNamespace(t, dir)
 		return
 	}
-	for _, args := range []string{"link set lo up", "tuntap add dev netboot0 mode tap", "addr add 172.22.0.1/24 dev netboot0", "link set netboot0 up"} {
-		out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
-		require.NoError(t, err, "ip %s: %s", args, out)
-	}
+	makeNetbootLink(t)
 	parts := netbootPaths(dir)
-	const script = `ipxe: script" mac=52:54:00:fe:00:01`
+	const (
+		script     = `ipxe: script" mac=52:54:00:fe:00:01`
+		grubScript = `grub: script" mac=52:54:00:fe:00:02`
+	)
 	machines := []struct {
 		name     string
 		firmware lab.Firmware
+		mac      string
 		device   string
 		extra    []string // of QEMU's arguments
 		steps    []string // in the daemon's log, in this order
 	}{
 		{
-			"uefi", lab.UEFI, "virtio-net-pci,romfile=", nil,
+			"uefi", lab.UEFI, netbootMAC, "virtio-net-pci,romfile=", nil,
 			[]string{"event=offer", "file=snponly.efi result=done", script, "path=/vmlinuz", "path=/ramdisk"},
 		},
 		{
 			// A firmware that has no PXE for IPv4 goes on to HTTP boot.
-			"uefi-http", lab.UEFI, "virtio-net-pci,romfile=", []string{"-fw_cfg", "name=opt/org.tianocore/IPv4PXESupport,string=n"},
+			"uefi-http", lab.UEFI, netbootMAC, "virtio-net-pci,romfile=", withoutPXE,
 			[]string{"file=http://172.22.0.1:8080/boot/snponly.efi", "path=/boot/snponly.efi", script, "path=/vmlinuz", "path=/ramdisk"},
 		},
 		{
-			"bios", lab.BIOS, "virtio-net-pci", nil,
+			"bios", lab.BIOS, netbootMAC, "virtio-net-pci", nil,
 			[]string{"event=offer", script, "path=/vmlinuz", "path=/ramdisk"},
+		},
+		{
+			"secure", lab.SecureBoot, secureMAC, "virtio-net-pci,romfile=", nil,
+			[]string{
+				"event=offer", "file=shimx64.efi result=done", "file=grubx64.efi result=done", "file=/grub/grub.cfg result=done",
+				grubScript, "path=/vmlinuz", "path=/ramdisk",
+			},
+		},
+		{
+			"secure-http", lab.SecureBoot, secureMAC, "virtio-net-pci,romfile=", withoutPXE,
+			[]string{
+				"file=http://172.22.0.1:8080/boot/shimx64.efi", "path=/boot/shimx64.efi", "path=/boot//grubx64.efi",
+				"path=/grub/grub.cfg", grubScript, "path=/vmlinuz", "path=/ramdisk",
+			},
 		},
 	}
 	for _, machine := range machines {
 		t.Run(machine.name, func(t *testing.T) {
-			m, err := lab.New(lab.Config{
-				Name: "netboot-" + machine.name, Dir: t.TempDir(), Firmware: machine.firmware, Accel: accel(t), CPUs: 1, MiB: 768,
-				Extra: append(machine.extra, "-netdev", "tap,id=t0,ifname=netboot0,script=no,downscript=no",
-					"-device", machine.device+",netdev=t0,mac=52:54:00:fe:00:01,bootindex=1"),
-			})
-			require.NoError(t, err)
-			log := startBootServices(t, parts)
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("QEMU: %s\nconsole:\n%s\ndaemon:\n%s", m.CommandLine(), m.Console().Tail(100), readAll(log))
-				}
-				assert.NoError(t, m.Close())
-			})
+			m, log := newNetbootMachine(t, parts, machine.firmware, machine.mac, machine.device, machine.extra)
 			require.NoError(t, m.Start(t.Context()))
+			if machine.firmware == lab.SecureBoot {
+				see(t, m, "secureboot: Secure boot enabled")
+			}
 			line := see(t, m, "NETBOOT-REACHED-INIT")
-			assert.Contains(t, line, "BOOTIF=01-52-54-00-fe-00-01")
+			assert.Contains(t, line, "BOOTIF=01-"+strings.ReplaceAll(machine.mac, ":", "-"))
 			assert.Contains(t, line, "netboot.word=hello")
 			rest := readAll(log)
 			for _, step := range machine.steps {
@@ -96,13 +103,64 @@ func TestNetboot(t *testing.T) {
 	}
 }
 
+// Machines of these tests, by what the daemon lets them boot.
+const (
+	netbootMAC = "52:54:00:fe:00:01"
+	secureMAC  = "52:54:00:fe:00:02" // by signed programs
+)
+
+// withoutPXE are arguments of QEMU by which OVMF has no PXE for IPv4: it goes on to HTTP boot.
+var withoutPXE = []string{"-fw_cfg", "name=opt/org.tianocore/IPv4PXESupport,string=n"}
+
+// runInNamespace runs the test again in a network namespace of its own, with all that it starts.
+func runInNamespace(t *testing.T, dir string) {
+	inside := exec.CommandContext(t.Context(), "unshare", "--net", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	inside.Env = append(os.Environ(), netbootDir+"="+dir)
+	out, err := inside.CombinedOutput()
+	t.Logf("inside:\n%s", out)
+	require.NoError(t, err)
+}
+
+// makeNetbootLink makes the link of the machines in the namespace.
+func makeNetbootLink(t *testing.T) {
+	for _, args := range []string{"link set lo up", "tuntap add dev netboot0 mode tap", "addr add 172.22.0.1/24 dev netboot0", "link set netboot0 up"} {
+		out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
+		require.NoError(t, err, "ip %s: %s", args, out)
+	}
+}
+
+// newNetbootMachine is a machine, still off, with a daemon next to it, and that one's log file.
+func newNetbootMachine(
+	t *testing.T, parts netbootFiles, firmware lab.Firmware, mac, device string, extra []string,
+) (*lab.Machine, string) {
+	m, err := lab.New(lab.Config{
+		Name: "netboot-" + filepath.Base(t.Name()), Dir: t.TempDir(), Firmware: firmware, Accel: accel(t), CPUs: 1, MiB: 768,
+		Extra: append(extra, "-netdev", "tap,id=t0,ifname=netboot0,script=no,downscript=no",
+			"-device", device+",netdev=t0,mac="+mac+",bootindex=1"),
+	})
+	require.NoError(t, err)
+	log := startBootServices(t, parts)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("QEMU: %s\nconsole:\n%s\ndaemon:\n%s", m.CommandLine(), m.Console().Tail(100), readAll(log))
+		}
+		assert.NoError(t, m.Close())
+	})
+	return m, log
+}
+
 // netbootFiles is where the parts are.
-type netbootFiles struct{ daemon, ipxe, web string }
+type netbootFiles struct{ daemon, ipxe, signed, web string }
 
 const netbootDir = "FIRSTLIGHT_NETBOOT_DIR" // set inside the namespace
 
 func netbootPaths(dir string) netbootFiles {
-	return netbootFiles{daemon: filepath.Join(dir, "firstlightd"), ipxe: filepath.Join(dir, "deb/usr/lib/ipxe"), web: filepath.Join(dir, "web")}
+	return netbootFiles{
+		daemon: filepath.Join(dir, "firstlightd"),
+		ipxe:   filepath.Join(dir, "deb/usr/lib/ipxe"),
+		signed: filepath.Join(dir, "signed"),
+		web:    filepath.Join(dir, "web"),
+	}
 }
 
 // netbootParts builds the daemon and a ramdisk of one program, and finds iPXE and a kernel.
@@ -125,52 +183,45 @@ func netbootParts(t *testing.T, dir string) {
 	require.NoError(t, cpio.WriteTrailer(w))
 	require.NoError(t, os.WriteFile(filepath.Join(parts.web, "ramdisk"), archive.Bytes(), 0o644))
 
-	unpackDeb(t, "ipxe", filepath.Join(dir, "deb"))
-	unpackDeb(t, "linux-image-[0-9]*", filepath.Join(dir, "deb"))
-	kernels, err := filepath.Glob(filepath.Join(dir, "deb/boot/vmlinuz-*"))
+	deb := filepath.Join(dir, "deb")
+	unpackDebs(t, deb, "ipxe", "linux-image-[0-9]*", "shim-signed", "grub-efi-amd64-signed")
+	kernels, err := filepath.Glob(filepath.Join(deb, "boot/vmlinuz-*"))
 	require.NoError(t, err)
 	require.NotEmpty(t, kernels)
 	require.NoError(t, os.Rename(kernels[0], filepath.Join(parts.web, "vmlinuz")))
+	require.NoError(t, os.MkdirAll(parts.signed, 0o755))
+	for from, to := range map[string]string{
+		"usr/lib/shim/shimx64.efi.signed":                      "shimx64.efi",
+		"usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed": "grubx64.efi",
+	} {
+		require.NoError(t, os.Rename(filepath.Join(deb, from), filepath.Join(parts.signed, to)))
+	}
 }
 
-// unpackDeb unpacks a package: the one the image is built from, if that is in the cache,
-// else the one of this machine's Debian.
-func unpackDeb(t *testing.T, pattern, into string) {
-	cache := os.Getenv("FIRSTLIGHT_CACHE")
-	if cache == "" {
-		home, err := os.UserCacheDir()
-		require.NoError(t, err)
-		cache = filepath.Join(home, "firstlight")
+// unpackDebs unpacks packages that the image is built from, by patterns of their names.
+func unpackDebs(t *testing.T, into string, patterns ...string) {
+	locked, err := lock.ReadFile("../../assets/recipe.lock")
+	require.NoError(t, err)
+	var wanted []debian.Package
+	for _, pattern := range patterns {
+		i := slices.IndexFunc(locked.Packages(), func(p debian.Package) bool {
+			match, err := filepath.Match(pattern, p.Name)
+			return err == nil && match
+		})
+		require.GreaterOrEqual(t, i, 0, "no package of the lock matches %s", pattern)
+		wanted = append(wanted, locked.Packages()[i])
 	}
-	kept := filepath.Join(cache, "netboot-test")
-	require.NoError(t, os.MkdirAll(kept, 0o755))
-	var found []string
-	for _, dir := range []string{filepath.Join(cache, "deb"), kept} {
-		match, err := filepath.Glob(filepath.Join(dir, pattern+"_*.deb"))
-		require.NoError(t, err)
-		found = append(found, match...)
+
+	store, err := cache.DefaultStore()
+	require.NoError(t, err)
+	mirror := func() (debian.Mirror, error) { return debian.FindMirror(t.Context(), "") }
+	files, err := debian.Fetch(t.Context(), store, mirror, wanted, func(int, int) {})
+	require.NoError(t, err)
+	for _, p := range wanted {
+		out, err := exec.Command("dpkg-deb", "-x", files[p.SHA256], into).CombinedOutput()
+		require.NoError(t, err, "unpack %s: %s", p.Name, out)
+		t.Logf("uses %s %s", p.Name, p.Version)
 	}
-	if len(found) == 0 {
-		name := pattern
-		if strings.HasPrefix(pattern, "linux-image") {
-			out, err := exec.Command("apt-cache", "depends", "linux-image-cloud-amd64").Output()
-			require.NoError(t, err)
-			_, after, ok := strings.Cut(string(out), "Depends: ")
-			require.True(t, ok, "%s", out)
-			name, _, _ = strings.Cut(after, "\n")
-		}
-		cmd := exec.Command("apt-get", "-o", "APT::Sandbox::User=root", "download", name)
-		cmd.Dir = kept
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "apt-get download %s: %s", name, out)
-		if found, err = filepath.Glob(filepath.Join(kept, pattern+"_*.deb")); len(found) == 0 {
-			require.NoError(t, err)
-			t.Fatalf("apt-get download %s left no package matching %s", name, pattern)
-		}
-	}
-	out, err := exec.Command("dpkg-deb", "-x", found[0], into).CombinedOutput()
-	require.NoError(t, err, "unpack %s: %s", found[0], out)
-	t.Logf("uses %s", filepath.Base(found[0]))
 }
 
 // startBootServices runs `firstlightd pxe` in the namespace of this thread and returns its log file.
@@ -179,7 +230,7 @@ func startBootServices(t *testing.T, parts netbootFiles) string {
 	config := filepath.Join(dir, "pxe.yaml")
 	text := fmt.Sprintf(`interface: netboot0
 address: 172.22.0.1
-boot: [%s]
+boot: [%s, %s]
 mounts:
 - {path: /, dir: %s}
 dhcp:
@@ -188,7 +239,8 @@ dhcp:
   - {prefix: 172.22.0.0/24, pool: 172.22.0.100-172.22.0.199, lease: 10m}
 machines:
   "52:54:00:fe:00:01": {action: ramdisk, kernel: vmlinuz, initrd: [ramdisk], args: [console=ttyS0, panic=-1, netboot.word=hello]}
-`, parts.ipxe, parts.web, filepath.Join(dir, "leases"))
+  "52:54:00:fe:00:02": {action: ramdisk, secureBoot: true, kernel: vmlinuz, initrd: [ramdisk], args: [console=ttyS0, panic=-1, netboot.word=hello]}
+`, parts.ipxe, parts.signed, parts.web, filepath.Join(dir, "leases"))
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	log, err := os.Create(filepath.Join(dir, "log"))
 	require.NoError(t, err)

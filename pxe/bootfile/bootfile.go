@@ -5,12 +5,16 @@
 package bootfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // MaxName is the longest name answered, in bytes.
@@ -24,10 +28,18 @@ var (
 	ErrRead     = errors.New("the file cannot be read")
 )
 
-// Set is a fixed set of files in some directories. The zero value has no files.
+// File is what is served.
+type File interface {
+	io.ReadSeeker
+	io.ReaderAt
+	io.Closer
+}
+
+// Set is a fixed set of files in some directories, and of texts. The zero value has none.
 type Set struct {
 	roots []*os.Root
 	names []string
+	texts map[string][]byte
 }
 
 // OpenSet opens the directories, searched in that order. names, if any, are the only
@@ -43,6 +55,14 @@ func OpenSet(dirs []string, names []string) (*Set, error) {
 		s.roots = append(s.roots, root)
 	}
 	return s, nil
+}
+
+// AddText has a text served as the file of that name, which is as CleanName returns it.
+func (s *Set) AddText(name string, content []byte) {
+	if s.texts == nil {
+		s.texts = map[string][]byte{}
+	}
+	s.texts[name] = content
 }
 
 // Close closes the directories; files already open stay so.
@@ -71,10 +91,13 @@ func (s *Set) MissingFiles() []string {
 }
 
 // Open opens the file of that name for reading. The error is one of this package's.
-func (s *Set) Open(name string) (*os.File, fs.FileInfo, error) {
+func (s *Set) Open(name string) (File, fs.FileInfo, error) {
 	clean, err := CleanName(name)
 	if err != nil {
 		return nil, nil, err
+	}
+	if content, ok := s.texts[clean]; ok {
+		return text{bytes.NewReader(content)}, textInfo{path.Base(clean), int64(len(content))}, nil
 	}
 	if len(s.names) > 0 && !slices.Contains(s.names, clean) {
 		return nil, nil, ErrNotFound
@@ -146,3 +169,22 @@ func CleanName(name string) (string, error) {
 
 	return strings.Join(kept, "/"), nil
 }
+
+// text is a file of memory.
+type text struct{ *bytes.Reader }
+
+// Close implements File.
+func (text) Close() error { return nil }
+
+// textInfo is what is known of a text: when it was last changed is not.
+type textInfo struct {
+	name string
+	size int64
+}
+
+func (i textInfo) Name() string       { return i.name }
+func (i textInfo) Size() int64        { return i.size }
+func (i textInfo) Mode() fs.FileMode  { return 0o444 }
+func (i textInfo) ModTime() time.Time { return time.Time{} }
+func (i textInfo) IsDir() bool        { return false }
+func (i textInfo) Sys() any           { return nil }

@@ -170,9 +170,15 @@ func (s *Server) route(w *body, r *http.Request, machine pxe.Machine) {
 		http.Error(w, "refused: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	if id, ok := strings.CutPrefix("/"+name, pxe.ScriptPath); ok && s.Booter != nil {
-		s.script(w, r, machine, id)
+	if name == pxe.GRUBConfig && s.Files != nil && s.Booter != nil {
+		s.bootProgram(w, r, machine, name)
 		return
+	}
+	for _, l := range loaders {
+		if id, ok := strings.CutPrefix("/"+name, l.path); ok && s.Booter != nil {
+			s.script(w, r, machine, l, id)
+			return
+		}
 	}
 	if file, ok := strings.CutPrefix("/"+name, pxe.BootPath); ok && s.Files != nil && s.Booter != nil {
 		s.bootProgram(w, r, machine, file)

@@ -32,7 +32,8 @@ func (d *decision) boot() bootAnswer {
 		}
 	}
 
-	switch b := d.booter.Boot(d.ctx, m); b.Action {
+	b := d.booter.Boot(d.ctx, m)
+	switch b.Action {
 	case pxe.ActionRefuse:
 		return bootAnswer{reason: ReasonBootRefused, text: b.Reason}
 	case pxe.ActionDisk:
@@ -52,8 +53,14 @@ func (d *decision) boot() bootAnswer {
 	}
 
 	name := f.Name
-	if f.Shim != "" {
-		name = f.Shim
+	if b.SecureBoot {
+		if len(f.Signed) == 0 {
+			return bootAnswer{
+				reason: ReasonArchUnknown,
+				text:   fmt.Sprintf("no signed boot program for firmware architecture %d (option 93), and it is to boot with Secure Boot", m.Arch),
+			}
+		}
+		name = f.Signed[0]
 	}
 
 	if m.Firmware == pxe.FirmwareHTTPBoot {

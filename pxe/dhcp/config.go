@@ -86,24 +86,31 @@ type Reservation struct {
 	Hostname string // option 12; "": not sent
 }
 
-// BootFile is what one kind of firmware loads first. Shim, if set, is advertised instead
-// of Name: under Secure Boot the signed shim then loads its second stage from beside it.
+// BootFile is what one kind of firmware loads first. A machine whose pxe.Boot says SecureBoot is told the first of
+// Signed instead of Name; that loads the others, each under its name, from next to it.
 type BootFile struct {
-	Arch uint16 // option 93, IANA processor architecture types
-	Name string
-	Shim string
+	Arch   uint16 // option 93, IANA processor architecture types
+	Name   string
+	Signed []string // empty: firmware of this kind can load nothing that is signed
 }
+
+// Names are all of f.
+func (f BootFile) Names() []string { return append([]string{f.Name}, f.Signed...) }
+
+// signedX64 are shim, which Microsoft signed, and the GRUB for networks that Debian signed, by the name that is
+// compiled into shim.
+var signedX64 = []string{"shimx64.efi", "grubx64.efi"}
 
 // DefaultFiles are iPXE's programs as Debian names them, and the loaders for HTTP boot.
 // An architecture that is not listed is refused with reason arch-unknown.
 func DefaultFiles() []BootFile {
 	return []BootFile{
-		{Arch: 0, Name: "undionly.kpxe"},   // x86 BIOS
-		{Arch: 7, Name: "snponly.efi"},     // x64 UEFI as registered (EFI BC in RFC 4578)
-		{Arch: 9, Name: "snponly.efi"},     // x64 UEFI as much firmware sends it
-		{Arch: 11, Name: "ipxe-arm64.efi"}, // arm64 UEFI: Debian builds no snponly for it
-		{Arch: 16, Name: "snponly.efi"},    // x64 UEFI by HTTP
-		{Arch: 19, Name: "ipxe-arm64.efi"}, // arm64 UEFI by HTTP
+		{Arch: 0, Name: "undionly.kpxe"},                   // x86 BIOS
+		{Arch: 7, Name: "snponly.efi", Signed: signedX64},  // x64 UEFI as registered (EFI BC in RFC 4578)
+		{Arch: 9, Name: "snponly.efi", Signed: signedX64},  // x64 UEFI as much firmware sends it
+		{Arch: 11, Name: "ipxe-arm64.efi"},                 // arm64 UEFI: Debian builds no snponly for it
+		{Arch: 16, Name: "snponly.efi", Signed: signedX64}, // x64 UEFI by HTTP
+		{Arch: 19, Name: "ipxe-arm64.efi"},                 // arm64 UEFI by HTTP
 	}
 }
 

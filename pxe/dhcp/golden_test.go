@@ -27,6 +27,7 @@ const (
 	stranger = "52:54:00:00:00:99"
 	barred   = "52:54:00:00:00:66" // the policy refuses it
 	settled  = "52:54:00:00:00:67" // the policy lets it boot its disk
+	secure   = "52:54:00:00:00:68" // the policy lets it boot, with Secure Boot
 )
 
 // policy is the Booter of the golden tests.
@@ -38,6 +39,10 @@ func (p policy) Boot(ctx context.Context, m pxe.Machine) pxe.Boot {
 		return pxe.Boot{Action: pxe.ActionRefuse, Reason: "this machine is not in the site"}
 	case settled:
 		return pxe.Boot{Action: pxe.ActionDisk}
+	case secure:
+		b := p.bootAll.Boot(ctx, m)
+		b.SecureBoot = true
+		return b
 	default:
 		return p.bootAll.Boot(ctx, m)
 	}
@@ -169,6 +174,17 @@ func exchanges() []exchange {
 		{name: "proxy-discover-ipxe", packet: packet(stranger, D, firmwareOf("PXEClient", 7), ipxe), proxy: true},
 		{name: "proxy-discover-plain", packet: packet(stranger, D), proxy: true},
 		{name: "proxy-request", packet: packet(stranger, R, serverID("172.22.0.250"), want("172.22.1.7")), proxy: true},
+	}
+	all = append(all,
+		exchange{name: "secure-ipxe", packet: packet(secure, D, firmwareOf("PXEClient", 7), ipxe)},
+		exchange{name: "secure-4011", packet: packet(secure, R, firmwareOf("PXEClient", 7), uses("172.22.1.7")), port: PortPXE},
+		exchange{name: "secure-proxy", packet: packet(secure, D, firmwareOf("PXEClient", 7)), proxy: true},
+	)
+	for _, arch := range []uint16{0, 7, 9, 11, 10} {
+		all = append(all, exchange{name: fmt.Sprintf("secure-pxe-arch-%02d", arch), packet: packet(secure, D, firmwareOf("PXEClient", arch))})
+	}
+	for _, arch := range []uint16{16, 19} {
+		all = append(all, exchange{name: fmt.Sprintf("secure-http-arch-%02d", arch), packet: packet(secure, D, firmwareOf("HTTPClient", arch))})
 	}
 	for _, arch := range []uint16{0, 6, 7, 9, 11, 10, 41} {
 		all = append(all, exchange{name: fmt.Sprintf("pxe-arch-%02d", arch), packet: packet(stranger, D, firmwareOf("PXEClient", arch))})

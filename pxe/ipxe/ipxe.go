@@ -8,10 +8,10 @@ import (
 	"bytes"
 	"fmt"
 	"net"
-	"strings"
 	"text/template"
 
 	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/scripttext"
 )
 
 // script is what the templates see: checked strings only.
@@ -32,14 +32,14 @@ type script struct {
 func Render(base string, mac net.HardwareAddr, boot pxe.Boot) ([]byte, error) {
 	s := script{
 		MAC:    mac.String(),
-		Self:   base + pxe.ScriptPath + Name(mac),
+		Self:   base + pxe.ScriptPath + scripttext.MACName(mac),
 		Word:   boot.Action.String(),
-		Reason: sanitize(boot.Reason),
+		Reason: scripttext.Sanitize(boot.Reason),
 	}
 	if len(mac) != 6 {
 		return nil, fmt.Errorf("render script: address %q is not an Ethernet address", mac)
 	}
-	if err := checkURL(s.Self); err != nil {
+	if err := scripttext.CheckURL(s.Self); err != nil {
 		return nil, fmt.Errorf("render script: own address: %w", err)
 	}
 
@@ -53,7 +53,8 @@ func Render(base string, mac net.HardwareAddr, boot pxe.Boot) ([]byte, error) {
 		if err := s.setFiles(base, boot); err != nil {
 			return nil, fmt.Errorf("render script for %s: %w", s.MAC, err)
 		}
-		if err := s.setArguments(mac, boot); err != nil {
+		var err error
+		if s.Args, err = scripttext.Arguments(mac, boot); err != nil {
 			return nil, fmt.Errorf("render script for %s: %w", s.MAC, err)
 		}
 	}
@@ -66,18 +67,14 @@ func Render(base string, mac net.HardwareAddr, boot pxe.Boot) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Name is the last element of a machine's script URL: its MAC address, lower case, with
-// hyphens, as iPXE prints ${mac:hexhyp}.
-func Name(mac net.HardwareAddr) string { return strings.ReplaceAll(mac.String(), ":", "-") }
-
 func (s *script) setFiles(base string, boot pxe.Boot) error {
 	var err error
-	if s.Kernel, err = absoluteURL(base, boot.Kernel); err != nil {
+	if s.Kernel, err = scripttext.AbsoluteURL(base, boot.Kernel); err != nil {
 		return fmt.Errorf("kernel: %w", err)
 	}
 
 	for i, initrd := range boot.Initrd {
-		url, err := absoluteURL(base, initrd)
+		url, err := scripttext.AbsoluteURL(base, initrd)
 		if err != nil {
 			return fmt.Errorf("initrd %d: %w", i, err)
 		}
@@ -85,47 +82,6 @@ func (s *script) setFiles(base string, boot pxe.Boot) error {
 	}
 
 	return nil
-}
-
-func (s *script) setArguments(mac net.HardwareAddr, boot pxe.Boot) error {
-	for i, arg := range boot.Args {
-		if strings.Contains(arg, "${token}") {
-			if boot.Token == "" {
-				return fmt.Errorf("argument %d asks for a token and there is none", i)
-			}
-			if hasOutside(boot.Token.Reveal(), alphanumeric+"-._~") {
-				return fmt.Errorf("argument %d: the token has characters that a script cannot hold", i)
-			}
-
-			shown := arg
-			if arg = strings.ReplaceAll(arg, "${token}", boot.Token.Reveal()); checkArgument(arg) != nil {
-				return fmt.Errorf("argument %d %q: %w", i, shown, errArgument)
-			}
-		} else if err := checkArgument(arg); err != nil {
-			return fmt.Errorf("argument %d %q: %w", i, arg, err)
-		}
-		s.Args = append(s.Args, arg)
-	}
-	// The ramdisk must use the port it was booted from, whatever the kernel calls it;
-	// "01-" is the hardware type, as PXELINUX writes it and initramfs tools read it.
-	s.Args = append(s.Args, "BOOTIF=01-"+Name(mac))
-	return nil
-}
-
-// Retry is the script for a machine whose real one is not there yet: it shows the reason
-// and asks again.
-func Retry(base string, mac net.HardwareAddr, reason string) ([]byte, error) {
-	s := script{MAC: mac.String(), Self: base + pxe.ScriptPath + Name(mac), Reason: sanitize(reason)}
-	if err := checkURL(s.Self); err != nil {
-		return nil, fmt.Errorf("render script: own address: %w", err)
-	}
-
-	var out bytes.Buffer
-	if err := parseTemplates().ExecuteTemplate(&out, "retry", s); err != nil {
-		return nil, fmt.Errorf("render script for %s: %w", s.MAC, err)
-	}
-
-	return out.Bytes(), nil
 }
 
 func parseTemplates() *template.Template { return template.Must(template.New("").Parse(text)) }

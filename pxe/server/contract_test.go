@@ -44,10 +44,7 @@ func TestEveryFileAdvertisedIsServed(t *testing.T) {
 	dir := t.TempDir()
 	var names []string
 	for _, file := range dhcp.DefaultFiles() {
-		names = append(names, file.Name)
-		if file.Shim != "" {
-			names = append(names, file.Shim)
-		}
+		names = append(names, file.Names()...)
 	}
 	for _, name := range names {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("program "+name), 0o644))

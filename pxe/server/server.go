@@ -22,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/capture"
 	"firstlight.dev/firstlight/pxe/dhcp"
+	"firstlight.dev/firstlight/pxe/grub"
 	"firstlight.dev/firstlight/pxe/limit"
 	"firstlight.dev/firstlight/pxe/metrics"
 	"firstlight.dev/firstlight/pxe/tftp"
@@ -111,6 +112,12 @@ func (s *Server) open() error {
 	if s.files, err = bootfile.OpenSet(c.BootDirs, s.bootNames()); err != nil {
 		return err
 	}
+
+	config, err := grub.Config(base)
+	if err != nil {
+		return err
+	}
+	s.files.AddText(pxe.GRUBConfig, config)
 
 	if missing := s.files.MissingFiles(); len(missing) > 0 {
 		c.Log.Warn("boot programs are missing: machines that need them will not boot", "files", missing)
@@ -207,8 +214,8 @@ func (s *Server) bootNames() []string {
 
 	var names []string
 	for _, f := range list {
-		for _, name := range []string{f.Name, f.Shim} {
-			if name != "" && !slices.Contains(names, name) {
+		for _, name := range f.Names() {
+			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

@@ -35,9 +35,13 @@ func TestFault11NamesCannotEscape(t *testing.T) {
 	files, err := bootfile.OpenSet([]string{inside}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, files.Close()) })
+	files.AddText("grub/grub.cfg", []byte("text"))
 	_, server := serve(t, nil, func(s *tftp.Server) { s.Files = files })
 	for name, want := range map[string]string{
 		"link":                                "DATA 1, 4 bytes",
+		"/grub/grub.cfg":                      "DATA 1, 4 bytes",
+		"grub/boot.efi":                       "ERROR 1 there is no such file here",
+		"grub/../boot.efi":                    "ERROR 2 the name is not one that can be served: it has \"..\" in it",
 		"../secret":                           "ERROR 2 the name is not one that can be served: it has \"..\" in it",
 		"sub/../../secret":                    "ERROR 2 the name is not one that can be served: it has \"..\" in it",
 		"..\\secret":                          "ERROR 2 the name is not one that can be served: it has control characters, backslashes or broken text in it",

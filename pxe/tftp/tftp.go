@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -124,9 +125,14 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 	}
 }
 
-// optional is what iPXE for UEFI asks for before it does as DHCP said (its interface/efi/efi_autoexec.c): that
-// it is not here tells nothing of a machine's way.
-const optional = "autoexec.ipxe"
+// isOptional reports whether a boot program asks for a file that need not be there, before it does what it was loaded
+// for: that it is not here tells nothing of a machine's way. iPXE for UEFI does (its interface/efi/efi_autoexec.c),
+// shim (load_unbundled_trust in its shim.c), and GRUB for lists of its modules.
+func isOptional(name string) bool {
+	name = strings.TrimLeft(name, "/")
+	return name == "autoexec.ipxe" || strings.HasPrefix(name, "revocations_") ||
+		strings.HasPrefix(name, "shim_certificate_") || strings.HasPrefix(name, "grub/")
+}
 
 // accept decides on one packet at the request port: a transfer to run, a *refusal to
 // send, or neither.
@@ -154,7 +160,7 @@ func (s *Server) accept(ctx context.Context, from netip.AddrPort, packet []byte)
 			"tftp: request refused", "mac", machine.MAC.String(), "client", from.String(), "file", r.name, "reason",
 			err.Error(),
 		)
-		if r.name != optional {
+		if !isOptional(r.name) {
 			s.Record.Add(boottrace.Event{
 				MAC:     machine.MAC,
 				Addr:    from.Addr(),

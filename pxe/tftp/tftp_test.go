@@ -111,16 +111,20 @@ func TestRefusedMachine(t *testing.T) {
 	assert.Contains(t, kept.Refused, "two machines use this address")
 }
 
-// TestWhatIPXEAsksForFirstIsNoRefusal: that it is not here is no word on the machine's way.
-func TestWhatIPXEAsksForFirstIsNoRefusal(t *testing.T) {
+// TestWhatBootProgramsAskForFirstIsNoRefusal: that it is not here is no word on the machine's way.
+func TestWhatBootProgramsAskForFirstIsNoRefusal(t *testing.T) {
 	mac := net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}
 	o := one{pxe.Machine{MAC: mac}, pxe.Boot{Action: pxe.ActionInspect}}
 	s, server := serve(t, content(10), func(s *tftp.Server) { s.Machines, s.Booter = o, o })
 	c := dial(t, server)
-	c.send(rrq("autoexec.ipxe"))
-	assert.Contains(t, show(c.receive(patience)), "ERROR 1 ")
-	_, noted := s.Record.Get(mac)
-	assert.False(t, noted)
+	for _, name := range []string{
+		"autoexec.ipxe", "/revocations_sku.efi", "revocations_sbat.efi", "shim_certificate_0.efi", "/grub/x86_64-efi/command.lst",
+	} {
+		c.send(rrq(name))
+		assert.Contains(t, show(c.receive(patience)), "ERROR 1 ")
+		_, noted := s.Record.Get(mac)
+		assert.False(t, noted, name)
+	}
 	c.send(rrq("other.ipxe"))
 	assert.Contains(t, show(c.receive(patience)), "ERROR 1 ")
 	kept, noted := s.Record.Get(mac)

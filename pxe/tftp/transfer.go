@@ -46,7 +46,7 @@ type transfer struct {
 	superseded atomic.Bool // dropped from the table: end
 
 	conn  *socket
-	file  *os.File
+	file  bootfile.File
 	size  int64
 	block int // bytes per DATA
 	win   int // DATAs per ACK

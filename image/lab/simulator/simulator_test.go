@@ -210,7 +210,7 @@ func TestFirmwareUnderstandsTheScripts(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, c.want, simulator.Understood(string(text)), c.boot.Action)
 	}
-	text, err := ipxe.Retry("http://192.0.2.1", mac, "not yet")
+	text, err := ipxe.Render("http://192.0.2.1", mac, pxe.Boot{Action: pxe.ActionWait, Reason: "not yet"})
 	require.NoError(t, err)
 	assert.Equal(t, "wait", simulator.Understood(string(text)))
 }
