@@ -19,6 +19,10 @@ const (
 	Erasing = "firstlight-erase"            // value of baremetalhost.metal3.io/paused: paused while its disks are erased
 )
 
+// SecureBoot is an annotation "true" on a BareMetalHost, from the site or the owner: its firmware enforces Secure Boot,
+// and spec.bootMode cannot say so, because the operator refuses UEFISecureBoot by IPMI.
+const SecureBoot = "firstlight.dev/secure-boot"
+
 // VerifyCertificate is an annotation on a BareMetalHost that is not of the site, from its owner: how its BMC's certificate
 // is checked, by the words of site.yaml.
 const VerifyCertificate = "firstlight.dev/verify-certificate"

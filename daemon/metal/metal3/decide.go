@@ -6,6 +6,7 @@ import (
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/pxe"
 )
 
@@ -119,6 +120,11 @@ func DecideDisc(h *metal3api.BareMetalHost, current bool) (refusal string) {
 	default:
 		return fmt.Sprintf("host %s is %s, for which it boots no ramdisk", h.Name, cmp.Or(string(state), "not registered"))
 	}
+}
+
+// BootsSecurely reports whether a host's firmware enforces Secure Boot, so that it loads nothing unsigned.
+func BootsSecurely(h *metal3api.BareMetalHost) bool {
+	return h.Spec.BootMode == metal3api.UEFISecureBoot || h.Annotations[label.SecureBoot] == "true"
 }
 
 // BootsFromDisc reports whether a host is installed by virtual media.

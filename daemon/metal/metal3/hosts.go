@@ -24,6 +24,9 @@ type Hosts struct {
 	Backups Backups
 	// WithoutBMC is the node of the site that has a MAC and no BMC; "": none. Nil: always none.
 	WithoutBMC func(mac string) string
+	// BootsSecurely reports whether the site says that a machine with a MAC, which is no host, boots with Secure Boot.
+	// Nil: none does.
+	BootsSecurely func(mac string) bool
 	// Torn reports whether the backup of the node with this MAC cannot be read; nil: none is torn. It is asked for
 	// machines without a host alone.
 	Torn func(mac net.HardwareAddr) bool
@@ -108,7 +111,13 @@ func (h *Hosts) Boot(_ context.Context, m pxe.Machine) pxe.Boot {
 
 	v.Torn = v.Host == nil && h.Torn != nil && h.Torn(m.MAC)
 	v.Script = h.script(m.MAC)
-	return Decide(v, h.Ramdisk)
+	b := Decide(v, h.Ramdisk)
+	if v.Host != nil {
+		b.SecureBoot = BootsSecurely(v.Host)
+	} else if h.BootsSecurely != nil {
+		b.SecureBoot = h.BootsSecurely(mac)
+	}
+	return b
 }
 
 // script is the conductor's file for a MAC (Ironic's ipxe boot interface writes it when it

@@ -142,6 +142,9 @@ func NewHost(n site.Node, own map[string]string) (*metal3api.BareMetalHost, *cor
 	if n.BMC == nil {
 		return host, nil
 	}
+	if host.Spec.BootMode == metal3api.UEFISecureBoot && !n.BMC.Address.IsRedfish() {
+		host.Spec.BootMode, host.Annotations[label.SecureBoot] = metal3api.UEFI, "true"
+	}
 	bmc := newSecret(BMCSecretName(name), name, map[string]string{
 		"username": n.BMC.Username,
 		"password": n.BMC.Password.Reveal(),

@@ -47,8 +47,8 @@ const (
 	captureDir = stick.RunDir + "/captures"
 )
 
-// bootDirs hold the boot programs that nodes load first.
-func bootDirs() []string { return []string{"/usr/lib/ipxe"} }
+// bootDirs hold the boot programs that nodes load first: iPXE's, and the signed ones.
+func bootDirs() []string { return []string{"/usr/lib/ipxe", ramdiskDir} }
 
 // Server is what answers on the provisioning network.
 type Server struct {

@@ -204,6 +204,19 @@ func (p *Provisioner) nodeWithoutBMC(mac string) string {
 	return ""
 }
 
+// bootsSecurely reports whether the site says that a machine boots with Secure Boot: its node, or of a machine that is
+// none, what the site says of nodes that do not say.
+func (p *Provisioner) bootsSecurely(mac string) bool {
+	s := p.Site()
+	mode := s.NodeDefaults.BootMode
+	for _, n := range s.Nodes {
+		if string(n.BootMAC) == mac || slices.Contains(n.MACs, site.MAC(mac)) {
+			mode = n.BootMode
+		}
+	}
+	return mode == string(metal3api.UEFISecureBoot)
+}
+
 // knownHosts are the hosts of the API, and those in service that the API has lost, with their backups. Before the API
 // was read they are those of the backups.
 func (p *Provisioner) knownHosts() ([]metal3api.BareMetalHost, map[string]metal3.HostBackup, error) {

@@ -103,6 +103,7 @@ func New(d Deps) *Provisioner {
 	p.Pins = &bmctrust.Pins{Dir: certificateDir, CA: func() site.Certificates { return p.Site().BMC.CA }, Log: d.Log}
 	p.Forwarder, p.Unknown = p.newForwarder(), p.newUnknown()
 	p.Hosts.WithoutBMC = p.nodeWithoutBMC
+	p.Hosts.BootsSecurely = p.bootsSecurely
 	p.Hosts.Torn = p.isTorn
 	p.api = &ironic.Client{Access: p.ironicAccess}
 	p.Gate, p.permits = p.newGate(), &permits{path: permitFile}

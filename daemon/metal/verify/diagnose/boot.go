@@ -145,7 +145,8 @@ var bootRules = []rule{
 		sentence: func(v View) string {
 			return fmt.Sprintf("loaded %s and asks for no script", furthestMark(v).Detail)
 		},
-		next: fixedNext("check its console: iPXE may lack a driver for the NIC, or the switch port is slow to forward (make it an edge port)"),
+		next: fixedNext("check its console: Secure Boot refuses iPXE (give it bootMode: UEFISecureBoot), or iPXE lacks a driver for " +
+			"the NIC, or the switch port is slow to forward (make it an edge port)"),
 	},
 	{
 		name:     "script-refused",
@@ -163,7 +164,7 @@ var bootRules = []rule{
 		since:    lastSeen,
 		matches:  func(v View) bool { return stuckAt(v, step, boottrace.StepScript) },
 		sentence: fixedSentence("got its script and loads no kernel"),
-		next:     fixedNext("check its console for what iPXE says"),
+		next:     fixedNext("check its console for what iPXE or GRUB says"),
 	},
 	{
 		name:    "load-stalled",
