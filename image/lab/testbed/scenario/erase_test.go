@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/goldentest"
-	"firstlight.dev/firstlight/image/lab/testbed/scenario"
 	"firstlight.dev/firstlight/image/lab/simulator"
+	"firstlight.dev/firstlight/image/lab/testbed/scenario"
 )
 
 // eraseTime is how long a simulated server takes to erase a disk: the appliance and the server lose their power

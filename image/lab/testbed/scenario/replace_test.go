@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/image/lab/testbed/scenario"
 	"firstlight.dev/firstlight/image/lab/simulator"
+	"firstlight.dev/firstlight/image/lab/testbed/scenario"
 )
 
 // TestAServerIsReplacedUnderItsName: site.yaml gets the MAC and the BMC of another server. The node is held, and the old
