@@ -132,6 +132,8 @@ var pairs = map[string][]string{
 	"daemon/engine/daemonpod": {"daemon/engine/apply"},
 	// The vault holds the authority.
 	"daemon/appliance/vault": {"daemon/appliance/ca"},
+	// The key of DATA is sealed to the machine.
+	"daemon/appliance/storage": {"daemon/appliance/tpm"},
 	// Packages are beside what boots, at the same port.
 	"daemon/metal/mirror": {"daemon/metal/netboot", "daemon/metal/packages", "daemon/metal/registry"},
 	// What installs nodes puts the others together.

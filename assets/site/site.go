@@ -41,6 +41,13 @@ type Appliance struct {
 	ServiceCIDR netip.Prefix `yaml:"serviceCIDR" default:"10.96.0.0/16" doc:"Service network of the bootstrap cluster."`
 
 	InstallerImages []string `yaml:"installerImages" pattern:"^[a-z0-9][a-zA-Z0-9._/:@-]{0,254}$" hint:"an image such as registry.example/kud:1" doc:"What spec.installerImage of a Provisioning may name. It runs as root on the appliance, next to the keys of all clusters."`
+
+	Seal Seal `yaml:"seal" doc:"What opens DATA, the encrypted partition of the stick."`
+}
+
+// Seal is what the owner asks of the key of DATA.
+type Seal struct {
+	Require string `yaml:"require" enum:"tpm|key-file" doc:"Without it, a new DATA has its key next to it, where it protects nothing, if the machine has neither. tpm: DATA is made only where the machine's TPM 2.0 seals its key. key-file: only while a medium labelled FL-KEY with a file firstlight.key is attached. DATA that is there already is used as it is."`
 }
 
 // Networks are the three roles a network of the rack can have. A nil role was not given.

@@ -78,7 +78,21 @@ type StorageInfo struct {
 	GUID   string       `json:"partuuid,omitempty"`
 	Bytes  int64        `json:"bytes,omitempty"` // of the partition
 	Site   bool         `json:"site"`            // SITE is mounted at SiteDir
+	Seal   Seal         `json:"seal,omitempty"`  // by which DATA is opened at the next boot; empty without DATA
+
+	KeyFile  bool   `json:"keyFile,omitempty"`  // a key file of the owner opens it, too
+	SealNote string `json:"sealNote,omitempty"` // one sentence for people about what did not succeed with the seal
 }
+
+// Seal says what opens DATA.
+type Seal string
+
+const (
+	SealTPM     Seal = "tpm"      // a key that this machine's TPM alone unseals
+	SealKeyFile Seal = "key-file" // a file of the owner, on another medium
+	SealBeside  Seal = "beside"   // a key next to the data: it protects nothing
+	SealNone    Seal = "none"     // DATA of an earlier version, not encrypted
+)
 
 // StorageState says where state is kept.
 type StorageState string
@@ -89,6 +103,9 @@ const (
 	// StorageBroken: there is a DATA partition, and it cannot be used. What this appliance
 	// has done before is unknown, so nothing may be provisioned until a person has looked.
 	StorageBroken StorageState = "broken"
+	// StorageLocked: DATA is encrypted and nothing here opens it, or it was not made because the site requires a seal
+	// that this machine does not have. Nothing was written.
+	StorageLocked StorageState = "locked"
 )
 
 // Load reads a record (Boot or Storage) from path.

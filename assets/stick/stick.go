@@ -68,3 +68,13 @@ const (
 	MachineIDName = "machine-id"
 	LowerDir      = "/run/firstlight/root" // the read-only root itself, below the overlay
 )
+
+// NumberData is DATA's number in the table.
+const NumberData = 6
+
+// The medium on which an owner keeps a key of DATA: a file system with this label, as it has room for in FAT, with this
+// file at its top. It is only ever read.
+const (
+	KeyMediumLabel = "FL-KEY"
+	KeyFileName    = "firstlight.key"
+)

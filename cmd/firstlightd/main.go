@@ -64,6 +64,7 @@ func newRootCommand() *cobra.Command {
 		newRotateCommand(),
 		newBackupCommand(),
 		newRestoreCommand(),
+		newKeyFileCommand(),
 		newUpdateCommand(),
 		newDocsCommand(),
 	)

@@ -101,6 +101,13 @@ func (h *Host) Notes() []string {
 		}
 	}
 
+	// Read again each time: it changes with firstlightd key-file.
+	if record, err := stick.Load[stick.StorageInfo](h.path(stick.StorageInfoFile)); err == nil {
+		if n := describeSeal(record); n != "" {
+			all = append(all, n)
+		}
+	}
+
 	return append(all, h.nets.notes...)
 }
 
@@ -151,6 +158,8 @@ func (h *Host) DataDone(context.Context) error {
 	case record.State == stick.StorageBroken:
 		return bringup.Permanent(fmt.Errorf(
 			"data partition %s cannot be used: %s; what was done before is on it: try the stick in another machine, or write it again to begin from nothing", record.Device, record.Reason))
+	case record.State == stick.StorageLocked:
+		return bringup.Permanent(errors.New(record.Reason))
 	case record.State == stick.StorageVolatile:
 		h.setNote("storage", "State is kept in memory and lost at power off: "+record.Reason)
 	default:

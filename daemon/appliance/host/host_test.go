@@ -76,6 +76,12 @@ func TestData(t *testing.T) {
 		note      string
 	}{
 		{name: "on the stick", boot: true, record: &stick.StorageInfo{State: stick.StorageData}},
+		{name: "sealed", boot: true, record: &stick.StorageInfo{State: stick.StorageData, Seal: stick.SealTPM, KeyFile: true}, note: "this machine's TPM opens it, elsewhere its key file"},
+		{name: "sealed, no key file", boot: true, record: &stick.StorageInfo{State: stick.StorageData, Seal: stick.SealTPM}, note: "firstlightd key-file"},
+		{name: "key file", boot: true, record: &stick.StorageInfo{State: stick.StorageData, Seal: stick.SealKeyFile}, note: "on the medium FL-KEY opens it"},
+		{name: "key next to it", boot: true, record: &stick.StorageInfo{State: stick.StorageData, Seal: stick.SealBeside, SealNote: "No bank."}, note: "and restart. No bank."},
+		{name: "of an earlier version", boot: true, record: &stick.StorageInfo{State: stick.StorageData, Seal: stick.SealNone}, note: "DATA is not encrypted"},
+		{name: "nothing opens it", boot: true, record: &stick.StorageInfo{State: stick.StorageLocked, Reason: "DATA is not opened"}, permanent: true},
 		{name: "storage still at work", boot: true, waits: true},
 		{name: "no room: in memory, and said so", boot: true, record: &stick.StorageInfo{State: stick.StorageVolatile, Reason: "the stick is too small"}, note: "the stick is too small"},
 		{name: "cannot be used: nothing goes on", boot: true, record: &stick.StorageInfo{State: stick.StorageBroken, Device: "/dev/sda6", Reason: "bad superblock"}, permanent: true},

@@ -14,6 +14,7 @@ import (
 	"github.com/u-root/u-root/pkg/mount"
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/assets/luks"
 	"firstlight.dev/firstlight/assets/stick"
 )
 
@@ -172,13 +173,17 @@ func readProgram(f interface {
 // dataFlags are those that DATA is mounted with: nothing on it is written or run here.
 const dataFlags = unix.MS_RDONLY | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOSUID
 
-// storedMachineID reads the identity from DATA. A read-only mount replays the journal if
+// storedMachineID reads the identity from DATA: of an encrypted one it is the volume's UUID, which `firstlightd storage`
+// makes it. An earlier version's DATA is not encrypted and has it in a file. A read-only mount replays the journal if
 // the power was cut, as with any root file system; without that the file could be
 // missing although it was written. Nothing is formatted or repaired here.
 func storedMachineID(b stick.BootInfo) (id string, ok bool) {
 	part, ok := b.Partition(stick.PartitionData)
 	if !ok {
 		return "", false
+	}
+	if id, ok := volumeID(part.Path); ok {
+		return id, true
 	}
 	if err := mountDir(part.Path, dataOnce, "ext4", "", dataFlags); err != nil {
 		return "", false
@@ -190,6 +195,19 @@ func storedMachineID(b stick.BootInfo) (id string, ok bool) {
 
 	raw, err := os.ReadFile(filepath.Join(dataOnce, stick.MachineIDName))
 	id = strings.TrimSpace(string(raw))
+	return id, err == nil && isHex(id, 16)
+}
+
+// volumeID is the identity that an encrypted DATA has in its header.
+func volumeID(path string) (id string, ok bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+
+	h, err := luks.Read(f)
+	id = strings.ReplaceAll(h.UUID, "-", "")
 	return id, err == nil && isHex(id, 16)
 }
 

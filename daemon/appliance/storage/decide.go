@@ -12,20 +12,31 @@ const (
 	NoRoom Action = "no-room" // there is none, and no room
 )
 
-// leastData is the smallest DATA worth making; repart.d says the same.
+// leastData is the smallest DATA worth making.
 const leastData = 256 << 20
 
 // growFrom is the free space that is worth a change of the partition table.
 const growFrom = 64 << 20
 
-// align is what systemd-repart rounds partitions to, and more than the second copy of
-// the table takes at the end of the disk.
+// align is what partitions are rounded to, and more than the second copy of the table takes at the end of the disk.
 const align = 1 << 20
 
 // Decision is an action and the free bytes behind the last partition that led to it.
 type Decision struct {
 	Action Action
 	Room   int64
+}
+
+// Room is a place on the disk, in bytes from its start.
+type Room struct{ Start, Bytes int64 }
+
+// dataRoom is the place that DATA has when it fills the disk.
+func dataRoom(t stick.Table, diskBytes int64) Room {
+	start := (t.End() + align - 1) / align * align
+	if data, ok := t.Entry(stick.PartitionData); ok {
+		start = data.Start
+	}
+	return Room{start, (diskBytes-align)/align*align - start}
 }
 
 // Decide looks at the boot disk's table and size.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,11 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"firstlight.dev/firstlight/assets/stick"
 )
-
-// definitions is where systemd-repart is told about DATA; an overlay puts it there.
-const definitions = "/usr/lib/firstlight/repart.d"
 
 // readDisk reads the table of the boot disk and makes sure it is that disk: names are
 // given out anew when something is plugged in or out.
@@ -50,18 +50,6 @@ func readDisk(d stick.Disk) (stick.Table, error) {
 	return t, nil
 }
 
-// repart runs systemd-repart on this one device. It formats the new file system first
-// and writes the partition table last, so that a power cut leaves either no DATA or a
-// whole one; it moves the second copy of the table to the end of the medium.
-func (k Preparer) repart(ctx context.Context, d stick.Disk) error {
-	began := time.Now()
-	// No discard: some sticks answer it with minutes of silence.
-	err := run(ctx, 0, "systemd-repart", "--dry-run=no", "--discard=no", "--seed=random", "--no-pager", "--no-legend",
-		"--definitions="+definitions, d.Path)
-	k.Log.Info("partition table written", "disk", d.Path, "took", time.Since(began).Round(time.Millisecond), "err", err)
-	return err
-}
-
 // findData waits until the kernel has made the device of the DATA partition.
 func findData(ctx context.Context, d stick.Disk) (stick.Partition, error) {
 	t, err := readDisk(d)
@@ -71,27 +59,35 @@ func findData(ctx context.Context, d stick.Disk) (stick.Partition, error) {
 
 	e, ok := t.Entry(stick.PartitionData)
 	if !ok {
-		return stick.Partition{}, fmt.Errorf("find data partition: %s has none after systemd-repart", d.Path)
+		return stick.Partition{}, fmt.Errorf("find data partition: %s has none", d.Path)
 	}
 
+	node, err := awaitNode(ctx, d.Path, e.Index)
+	if err != nil {
+		return stick.Partition{}, err
+	}
+
+	return stick.Partition{
+		Index: e.Index,
+		Name:  e.Name,
+		GUID:  e.GUID,
+		Path:  node,
+		Start: e.Start,
+		Bytes: e.Bytes,
+	}, nil
+}
+
+// awaitNode waits until a partition of a disk has a device, and returns it.
+func awaitNode(ctx context.Context, disk string, index int) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		if node := nodeOf(d.Path, e.Index); node != "" {
-			return stick.Partition{
-				Index: e.Index,
-				Name:  e.Name,
-				GUID:  e.GUID,
-				Path:  node,
-				Start: e.Start,
-				Bytes: e.Bytes,
-			}, nil
+		if node := nodeOf(disk, index); node != "" {
+			return node, nil
 		}
 		select {
 		case <-ctx.Done():
-			return stick.Partition{}, fmt.Errorf(
-				"find data partition: the kernel made no device for entry %d of %s", e.Index, d.Path,
-			)
+			return "", fmt.Errorf("find data partition: the kernel made no device for entry %d of %s", index, disk)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -138,20 +134,49 @@ func (k Preparer) check(ctx context.Context, device string) error {
 	return nil
 }
 
-// growFileSystem fills the partition, if it is larger than the file system (mounted).
-func (k Preparer) growFileSystem(ctx context.Context, p stick.Partition) error {
-	f, err := os.Open(p.Path)
+// repairBootDisk makes the first copy of the table whole again.
+func (k Preparer) repairBootDisk(disk stick.Disk) error {
+	f, err := openDisk(disk.Path)
 	if err != nil {
 		return err
 	}
+	defer f.Close()
 
+	return k.repairTable(f, disk.Bytes)
+}
+
+// growPartition gives DATA the space behind it; it is not mounted yet.
+func (k Preparer) growPartition(disk stick.Disk, room Room) error {
+	f, err := openDisk(disk.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+
+	if err := k.addToTable(f, disk.Bytes, room); err != nil {
+		return err
+	}
+	return changePartition(f, unix.BLKPG_RESIZE_PARTITION, room)
+}
+
+// growFileSystem fills the device, if that is larger than the file system (mounted).
+func (k Preparer) growFileSystem(ctx context.Context, device string) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
 	have, err := ext4Bytes(f)
-	f.Close()
-	if err != nil || p.Bytes-have < align {
+	if err != nil || size-have < align {
 		return err
 	}
 
-	return run(ctx, 0, "resize2fs", p.Path)
+	return run(ctx, 0, "resize2fs", device)
 }
 
 // ext4Bytes reads the length of a file system from its superblock
@@ -193,4 +218,37 @@ func run(ctx context.Context, good int, name string, args ...string) error {
 	}
 
 	return fmt.Errorf("run %s: %w: %s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(out))
+}
+
+// output executes a program that keys are handed to, each by a pipe: the first is /dev/fd/3 to it. No key is in its
+// command line, nor in the error.
+func (k Preparer) output(ctx context.Context, keys [][]byte, name string, args ...string) ([]byte, error) {
+	if k.Exec != nil {
+		return k.Exec(ctx, keys, name, args...)
+	}
+
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	for _, key := range keys {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", name, err)
+		}
+		defer r.Close()
+
+		cmd.ExtraFiles = append(cmd.ExtraFiles, r)
+		go func() { // a token may be longer than a pipe holds
+			_, _ = w.Write(key)
+			w.Close()
+		}()
+	}
+
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("run %s: %w: %s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+
+	return out, nil
 }

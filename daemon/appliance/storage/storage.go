@@ -6,6 +6,7 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,15 +14,26 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/go-tpm/tpm2/transport"
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
+	"firstlight.dev/firstlight/assets/luks"
 	"firstlight.dev/firstlight/assets/stick"
 )
 
 // Preparer does the work.
 type Preparer struct {
-	Log *slog.Logger
+	Log  *slog.Logger
+	Site []string // paths of the site document: the first that is there counts
+
+	// TPM opens the TPM 2.0 of this machine; KeyFile reads the key file of the owner's medium, nil if there is none.
+	// Nil: really.
+	TPM     func() (transport.TPMCloser, error)
+	KeyFile func() ([]byte, error)
+
+	// Exec runs a program that is handed keys, the first as /dev/fd/3, and returns what it printed. Nil: really.
+	Exec func(ctx context.Context, keys [][]byte, name string, args ...string) ([]byte, error)
 }
 
 // Run does all and leaves the record at stick.StorageInfoFile. An error means that there is
@@ -33,7 +45,13 @@ func (k Preparer) Run(ctx context.Context) (stick.StorageInfo, error) {
 		return stick.StorageInfo{}, err
 	}
 
-	record, err := k.mountData(ctx, boot.Disk)
+	siteErr := mountSite(boot) // first: it says what the key of DATA must be
+	require := RequireUnknown
+	if siteErr == nil {
+		require = readRequirement(k.Site...)
+	}
+
+	record, err := k.mountData(ctx, boot, require)
 	if err != nil {
 		// Whether state was lost or never there is told apart by mountData.
 		k.Log.Error("no lasting storage", "state", record.State, "err", err)
@@ -50,13 +68,13 @@ func (k Preparer) Run(ctx context.Context) (stick.StorageInfo, error) {
 	}
 
 	if record.State == stick.StorageData {
-		if err := saveMachineID(stick.DataDir, boot.MachineID.ID); err != nil {
+		if err := k.saveIdentity(ctx, boot.MachineID.ID, record); err != nil {
 			k.Log.Error("machine-id not kept", "err", err)
 		}
 	}
 
-	if err := mountSite(boot); err != nil {
-		k.Log.Error("site partition not mounted", "err", err)
+	if siteErr != nil {
+		k.Log.Error("site partition not mounted", "err", siteErr)
 	} else {
 		record.Site = true
 	}
@@ -64,12 +82,19 @@ func (k Preparer) Run(ctx context.Context) (stick.StorageInfo, error) {
 	return record, stick.Save(stick.StorageInfoFile, record)
 }
 
-// mountData leaves DATA mounted, or says why not: state volatile if the disk has none
-// and no room for one, broken if there is one that cannot be used.
-func (k Preparer) mountData(ctx context.Context, disk stick.Disk) (stick.StorageInfo, error) {
+// mountData leaves DATA mounted, or says why not: state volatile if the disk has none and no room for one, locked if
+// nothing here may open or make it, broken if there is one that cannot be used.
+func (k Preparer) mountData(ctx context.Context, boot stick.BootInfo, require Requirement) (stick.StorageInfo, error) {
+	disk := boot.Disk
 	table, err := readDisk(disk)
 	if err != nil {
 		return stick.StorageInfo{State: stick.StorageBroken}, err
+	}
+
+	if table.Backup {
+		if err := k.repairBootDisk(disk); err != nil {
+			k.Log.Error("partition table not repaired", "err", err) // the other copy is still good
+		}
 	}
 
 	decision := Decide(table, disk.Bytes)
@@ -81,14 +106,17 @@ func (k Preparer) mountData(ctx context.Context, disk stick.Disk) (stick.Storage
 			"%s has no room for a %s partition (%d MiB free, %d needed): state is kept in memory and lost at power off; use a larger stick",
 			disk.Path, stick.PartitionData, decision.Room>>20, leastData>>20)
 	case Make:
-		// Nothing of this appliance can be on a partition that is not there yet.
+		err := k.makeData(ctx, boot, dataRoom(table, disk.Bytes), require)
+		if refused, ok := errors.AsType[refusal](err); ok {
+			return stick.StorageInfo{State: refused.State}, err
+		}
+		if err != nil {
+			// Nothing of this appliance can be on a partition that is not there yet.
+			return stick.StorageInfo{State: stick.StorageVolatile}, err
+		}
 		unusable = stick.StorageVolatile
-		fallthrough
 	case Grow:
-		if err := k.repart(ctx, disk); err != nil {
-			if decision.Action == Make {
-				return stick.StorageInfo{State: unusable}, err
-			}
+		if err := k.growPartition(disk, dataRoom(table, disk.Bytes)); err != nil {
 			k.Log.Error("data partition not grown", "err", err) // as large as before is still good
 		}
 	}
@@ -99,19 +127,55 @@ func (k Preparer) mountData(ctx context.Context, disk stick.Disk) (stick.Storage
 	}
 
 	record := stick.StorageInfo{State: unusable, Device: part.Path, GUID: part.GUID, Bytes: part.Bytes}
-	if err := k.check(ctx, part.Path); err != nil {
+	device, seal, err := k.openData(ctx, part.Path)
+	if locked := lockedError(""); errors.As(err, &locked) {
+		record.State = stick.StorageLocked
 		return record, err
 	}
-	if err := mountAt(part.Path, stick.DataDir, "ext4", unix.MS_NOATIME, "errors=remount-ro"); err != nil {
+	if err != nil {
+		return record, err
+	}
+	if err := k.check(ctx, device); err != nil {
+		return record, err
+	}
+	if err := mountAt(device, stick.DataDir, "ext4", unix.MS_NOATIME, "errors=remount-ro"); err != nil {
 		return record, err
 	}
 
-	if err := k.growFileSystem(ctx, part); err != nil {
-		k.Log.Error("file system not grown", "device", part.Path, "err", err)
+	if err := k.growFileSystem(ctx, device); err != nil {
+		k.Log.Error("file system not grown", "device", device, "err", err)
 	}
 
 	record.State = stick.StorageData
+	record.Seal, record.KeyFile, record.SealNote = seal.Way, seal.KeyFile, seal.Note
 	return record, nil
+}
+
+// openData returns the device of DATA's file system: the partition itself if an earlier version made it, which is used
+// as it is, else the opened volume.
+func (k Preparer) openData(ctx context.Context, partition string) (device string, seal sealInfo, err error) {
+	f, err := os.Open(partition)
+	if err != nil {
+		return "", seal, fmt.Errorf("open %s: %w", stick.PartitionData, err)
+	}
+	_, err = luks.Read(f)
+	f.Close()
+	if errors.Is(err, luks.ErrNone) {
+		return partition, sealInfo{Way: stick.SealNone}, nil
+	}
+	if err != nil {
+		return "", seal, fmt.Errorf("open %s: %w; write the stick again with --forget, and restore an away copy",
+			stick.PartitionData, err)
+	}
+
+	v := volume{k: k, device: partition}
+	seal, err = v.unlock(ctx, func(key []byte) error {
+		if _, err := os.Stat(mapped); err == nil {
+			return nil // the work is repeated within one boot
+		}
+		return v.open(ctx, key)
+	})
+	return mapped, seal, err
 }
 
 // mountAt makes dir and mounts on it; what is mounted there already is left alone, so
@@ -171,6 +235,30 @@ func mountSite(boot stick.BootInfo) error {
 	return mountAt(
 		part.Path, stick.SiteDir, "vfat", siteFlags, "umask=0077,utf8",
 	)
+}
+
+// saveIdentity writes the identity of this boot to DATA unless one is there, and has the volume say which it is.
+func (k Preparer) saveIdentity(ctx context.Context, id string, record stick.StorageInfo) error {
+	if err := saveMachineID(stick.DataDir, id); err != nil || record.Seal == stick.SealNone {
+		return err
+	}
+
+	kept, err := os.ReadFile(filepath.Join(stick.DataDir, stick.MachineIDName))
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(record.Device)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+
+	// The one on DATA is right: an away copy may have brought it.
+	want := volumeUUID(string(bytes.TrimSpace(kept)))
+	if h, err := luks.Read(f); err != nil || h.UUID == want {
+		return err
+	}
+	return volume{k: k, device: record.Device}.setUUID(ctx, want)
 }
 
 // saveMachineID writes the identity of this boot to DATA unless one is there.

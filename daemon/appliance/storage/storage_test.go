@@ -54,17 +54,6 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The number in repart.d and the one the decision is made by must be the same, or
-// systemd-repart would refuse what was decided.
-func TestRepartDefinitionAgrees(t *testing.T) {
-	b, err := os.ReadFile("../../../overlays/appliance" + definitions + "/50-data.conf")
-	require.NoError(t, err)
-	assert.Contains(t, string(b), "SizeMinBytes=256M\n")
-	assert.EqualValues(t, 256*mib, leastData)
-	assert.Contains(t, string(b), "Label="+stick.PartitionData+"\n")
-	assert.Contains(t, string(b), "Format=ext4\n")
-}
-
 func superblock(blocks uint64, log uint32) []byte {
 	b := make([]byte, 2048)
 	le := binary.LittleEndian
