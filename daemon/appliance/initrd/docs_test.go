@@ -56,7 +56,7 @@ func TestDocsTellTheBoot(t *testing.T) {
 	}
 	for _, record := range []any{
 		stick.BootInfo{Trial: true, Partitions: []stick.Partition{{}}, Disk: stick.Disk{Model: "x"}},
-		stick.StorageInfo{Reason: "x", Device: "x", GUID: "x", Bytes: 1},
+		stick.StorageInfo{Reason: "x", Device: "x", GUID: "x", Bytes: 1, Seal: "x", KeyFile: true, SealNote: "x"},
 	} {
 		b, err := json.Marshal(record)
 		require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestDocsTellTheBoot(t *testing.T) {
 	for _, path := range []string{stick.BootInfoFile, stick.StorageInfoFile, stick.DamageFile, stick.SiteDir, stick.DataDir, WatchArgument} {
 		named("path", "`"+path)
 	}
-	for _, state := range []stick.StorageState{stick.StorageData, stick.StorageVolatile, stick.StorageBroken} {
+	for _, state := range []stick.StorageState{stick.StorageData, stick.StorageVolatile, stick.StorageBroken, stick.StorageLocked} {
 		named("storage state", "- `"+string(state)+"`: ")
 	}
 	b := stick.BootInfo{}

@@ -125,3 +125,21 @@ func TestAProgramIsReadToItsEnd(t *testing.T) {
 	_, err = readProgram(io.NewSectionReader(worn{f, middle}, 0, info.Size()))
 	assert.ErrorIs(t, err, unix.EIO)
 }
+
+// TestAnEncryptedDataSaysWhoseItIs before anything opens it.
+func TestAnEncryptedDataSaysWhoseItIs(t *testing.T) {
+	if _, err := exec.LookPath("cryptsetup"); err != nil {
+		t.Skip("needs cryptsetup: scripts/deps test")
+	}
+	image := filepath.Join(t.TempDir(), "data")
+	require.NoError(t, os.WriteFile(image, make([]byte, 32<<20), 0o600))
+	format := exec.Command("cryptsetup", "luksFormat", "--batch-mode", "--type=luks2", "--pbkdf=pbkdf2",
+		"--pbkdf-force-iterations=1000", "--key-file=-", "--uuid=01234567-89ab-4def-8123-456789abcdef", image)
+	format.Stdin = strings.NewReader("key")
+	out, err := format.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	id, ok := storedMachineID(stick.BootInfo{Partitions: []stick.Partition{{Name: stick.PartitionData, Path: image}}})
+	assert.True(t, ok)
+	assert.Equal(t, "0123456789ab4def8123456789abcdef", id)
+}

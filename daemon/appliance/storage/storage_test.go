@@ -142,6 +142,9 @@ func TestDocsNameWhatIsKept(t *testing.T) {
 	for _, b := range stick.StateDirs() {
 		assert.Contains(t, string(doc), "`"+b.Path+"`")
 	}
+	for _, seal := range []stick.Seal{stick.SealTPM, stick.SealKeyFile, stick.SealBeside, stick.SealNone} {
+		assert.Contains(t, string(doc), "\n| `"+string(seal)+"` | ")
+	}
 	for _, a := range []Action{Keep, Make, Grow, NoRoom} {
 		assert.Contains(t, string(doc), "*"+string(a)+"*")
 	}
