@@ -3,6 +3,7 @@ module firstlight.dev/firstlight
 go 1.26.0
 
 require (
+	aead.dev/minisign v0.3.0
 	filippo.io/age v1.3.2
 	github.com/ProtonMail/go-crypto v1.4.1
 	github.com/beevik/ntp v1.6.0

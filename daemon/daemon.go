@@ -103,7 +103,7 @@ func New(log *slog.Logger) *Daemon {
 		Log:   log,
 		Ready: d.stageReady("data-mounted"),
 	}
-	d.updater = stickupdate.New(log, d.bootID)
+	d.updater = stickupdate.New(log, d.bootID, UpdateKeys)
 	d.host.OnSite = d.applySite
 	d.firewall = &firewall.Firewall{Site: d.host.Site}
 	d.finder = d.newFinder()

@@ -59,6 +59,7 @@ func (b *build) stickLayout(ctx context.Context, from Made) (disk.Stick, error) 
 	slot := []disk.File{
 		disk.HostFile(stick.KernelName, filepath.Join(kernel, initramfs.KernelFile)),
 		disk.HostFile(stick.InitramfsName, filepath.Join(kernel, initramfs.InitramfsFile)),
+		disk.TextFile(stick.SignatureName, stick.PadSignature(nil)),
 	}
 	site, err := disk.DirFiles(b.path(b.r.Stick.Site))
 	if err != nil {

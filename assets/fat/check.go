@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"path"
+	"slices"
 )
 
 // Check looks at the whole file system and returns one line for each fault: boot sectors
@@ -34,6 +35,9 @@ func (v *Volume) Check() []string {
 	own("", v.root)
 	err := v.walk(func(dir string, parent uint32, e dirEntry) error {
 		name := path.Join(dir, e.name)
+		if slices.ContainsFunc(e.sums, func(sum byte) bool { return sum != shortSum(e.b) }) {
+			fault("/%s: its long name is not that of its entry", name) // other readers see it by its short one
+		}
 		size := int64(binary.LittleEndian.Uint32(e.b[28:]))
 		switch {
 		case e.b[11]&attrLabel != 0:
@@ -65,6 +69,15 @@ func (v *Volume) Check() []string {
 	}
 
 	return faults
+}
+
+// shortSum is the checksum of an entry's short name that each part of its long one has (FAT specification, 7.2).
+func shortSum(entry []byte) (sum byte) {
+	for _, b := range entry[:11] {
+		sum = sum>>1 | sum<<7
+		sum += b
+	}
+	return sum
 }
 
 func (v *Volume) checkDotDot(name string, parent, cluster uint32, fault func(string, ...any)) {

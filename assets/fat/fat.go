@@ -128,6 +128,7 @@ type dirEntry struct {
 	b    []byte
 	at   int64
 	name string
+	sums []byte // that the parts of its long name have of the short one; none without a long name
 }
 
 func (e dirEntry) cluster() uint32 {
@@ -153,6 +154,7 @@ func (v *Volume) entries(first uint32) ([]dirEntry, error) {
 
 	var out []dirEntry
 	var long []uint16
+	var sums []byte
 	for _, c := range chain {
 		b := make([]byte, v.clusterSize)
 		if _, err := v.r.ReadAt(b, v.clusterOffset(c)); err != nil {
@@ -164,12 +166,12 @@ func (v *Volume) entries(first uint32) ([]dirEntry, error) {
 			case e[0] == 0:
 				return out, nil
 			case e[0] == 0xe5:
-				long = nil
+				long, sums = nil, nil
 			case e[11]&0x3f == attrLong:
-				long = append(longPart(e), long...)
+				long, sums = append(longPart(e), long...), append(sums, e[13])
 			default:
-				out = append(out, dirEntry{e, v.clusterOffset(c) + int64(i), entryName(e, long)})
-				long = nil
+				out = append(out, dirEntry{e, v.clusterOffset(c) + int64(i), entryName(e, long), sums})
+				long, sums = nil, nil
 			}
 		}
 	}

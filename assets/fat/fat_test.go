@@ -90,6 +90,9 @@ func TestCheckFindsDamage(t *testing.T) {
 			copy(entry(b, "SUB     ")[26:28], entry(b, "DIR     ")[26:28])
 		}, "belongs to another directory"},
 		{"dot dot", func(b []byte) { entry(b, "..      ")[26] = 2 }, `/dir: ".." says cluster 2, the parent is 0`},
+		{"long name of another entry", func(b []byte) {
+			copy(entry(b, "THREE   "), "VMLINUZ ")
+		}, "/dir/three: its long name is not that of its entry"},
 		{"empty file with a cluster", func(b []byte) { entry(b, "UNO     ")[28] = 0 }, "/uno: 0 bytes need 0 clusters, it has 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package stick
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,7 +46,20 @@ const (
 	KernelName     = "vmlinuz"
 	InitramfsName  = "initramfs.img"
 	SlotConfigName = "slot.cfg"
+	SignatureName  = "slot.minisig"
 )
+
+// SignatureSize is how long the file SignatureName is: the place for the signature of the image that the slot's version
+// came in (package signature), one sector. It is empty in an image, and filled in its place when the image is written to a
+// stick, so that the image has the same bytes whoever signs it, and no table of the file system changes.
+const SignatureSize = 512
+
+// PadSignature fills a text with line ends up to SignatureSize. A text that is longer is truncated.
+func PadSignature(text []byte) []byte {
+	padded := bytes.Repeat([]byte("\n"), SignatureSize)
+	copy(padded, text)
+	return padded
+}
 
 // SlotConfig says what a slot starts. Digests are 64 lower-case hexadecimal digits.
 type SlotConfig struct {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/signature"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/image/flash"
 	"firstlight.dev/firstlight/image/media"
@@ -22,6 +23,7 @@ import (
 func newFlashCommand() *cobra.Command {
 	var f flasher
 	var list, yes bool
+	var trust []string
 	cmd := &cobra.Command{
 		Use:   "flash IMAGE DEVICE",
 		Short: "Write an image to a stick and read it back",
@@ -38,7 +40,11 @@ On a terminal it asks before it writes; --yes answers.
 
 On a stick that an appliance has run from, DATA stays: what it knows of its servers, its keys,
 what was uploaded. SITE stays as well, unless the image has a site.yaml or --site names one.
---forget gives all of it up.`,
+--forget gives all of it up.
+
+--trust KEY.pub takes only an image that is signed by that key (firstlight sign): the signature is IMAGE.minisig. With
+--site, the keys in its updates.keys are trusted as well. Nothing is written if there is no such signature. A signature
+next to the image is put onto the stick, so that other appliances can be updated from it.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if list {
 				return cobra.NoArgs(cmd, args)
@@ -52,6 +58,10 @@ what was uploaded. SITE stays as well, unless the image has a site.yaml or --sit
 			}
 
 			f.ask = !yes && isTerminal(f.in)
+			var err error
+			if f.trust, err = readTrust(trust); err != nil {
+				return err
+			}
 
 			if list {
 				return f.list()
@@ -67,6 +77,7 @@ what was uploaded. SITE stays as well, unless the image has a site.yaml or --sit
 	cmd.Flags().BoolVar(&f.forget, "forget", false, "give up DATA and SITE of a stick that an appliance has run from")
 	cmd.Flags().BoolVar(&yes, "yes", false, "write without a question")
 	cmd.Flags().StringVar(&f.site, "site", "", "a site.yaml for the stick")
+	cmd.Flags().StringArrayVar(&trust, "trust", nil, "file with the public half of a key that signs images; may be repeated")
 	f.output.Bind(cmd)
 	return cmd
 }
@@ -86,6 +97,7 @@ type flasher struct {
 	forget      bool
 	ask         bool   // before anything is written
 	site        string // file with the site document; "": the image's
+	trust       signature.Keys
 	output      commandline.Format
 }
 
@@ -96,6 +108,8 @@ type flashResult struct {
 	Written int64        `json:"written"` // bytes, read back as well
 	GUID    string       `json:"guid"`    // of the disk
 	Kept    []string     `json:"kept"`    // partitions that stay as they were
+
+	SignedBy string `json:"signedBy,omitempty"` // ID of the key; "" if no key was given
 }
 
 func (f *flasher) run(ctx context.Context, imagePath, devicePath string) error {
@@ -110,6 +124,10 @@ func (f *flasher) run(ctx context.Context, imagePath, devicePath string) error {
 	}
 
 	fmt.Fprintln(f.progressOut, describeDevice(device))
+	signedBy, err := f.checkSignature(ctx, imagePath)
+	if err != nil {
+		return err
+	}
 	image, err := media.Open(ctx, imagePath)
 	if err != nil {
 		return err
@@ -130,6 +148,9 @@ func (f *flasher) run(ctx context.Context, imagePath, devicePath string) error {
 
 	plan, err := f.plan(ctx, image, document, medium, device)
 	if err != nil {
+		return err
+	}
+	if err := putSignature(plan, imagePath); err != nil {
 		return err
 	}
 	if err := f.confirm(device, plan); err != nil {
@@ -161,6 +182,8 @@ func (f *flasher) run(ctx context.Context, imagePath, devicePath string) error {
 				Written: plan.Bytes(),
 				GUID:    fmt.Sprint(plan.Table.GUID),
 				Kept:    append([]string{}, plan.Kept...),
+
+				SignedBy: signedBy,
 			},
 		)
 	}
@@ -179,12 +202,40 @@ func (f *flasher) readSite() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read site: %w", err)
 	}
-	if _, problems := site.Load(f.site, document); len(problems) > 0 {
+	s, problems := site.Load(f.site, document)
+	if len(problems) > 0 {
 		return nil, fmt.Errorf("check site %s: %s, nothing is written:\n%w",
 			f.site, commandline.Amount(len(problems), "problem"), problems.Err())
 	}
 
+	f.trust = append(f.trust, signature.NewKeys(s.Updates.Keys)...)
 	return document, nil
+}
+
+// checkSignature returns the ID of the key that the image is signed with; "" if no key is known.
+func (f *flasher) checkSignature(ctx context.Context, imagePath string) (by string, err error) {
+	if len(f.trust) == 0 {
+		return "", nil
+	}
+
+	_, key, err := f.trust.CheckFile(ctx, imagePath)
+	if err != nil {
+		return "", fmt.Errorf("refused: %s: %w; nothing is written", imagePath, err)
+	}
+	fmt.Fprintf(f.progressOut, "%s is signed by the key %s\n", imagePath, key.ID())
+	return key.ID(), nil
+}
+
+// putSignature has the signature next to the image put onto the stick, where an appliance checks it.
+func putSignature(plan *flash.Plan, imagePath string) error {
+	s, err := signature.ReadFile(imagePath + signature.Suffix)
+	if errors.Is(err, signature.ErrUnsigned) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return plan.PutSignature(s)
 }
 
 // errNotConfirmed is the answer no.

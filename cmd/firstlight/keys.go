@@ -7,12 +7,14 @@ import (
 
 	"filippo.io/age"
 	"github.com/spf13/cobra"
+
+	"firstlight.dev/firstlight/assets/signature"
 )
 
 func newKeysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make recovery keys, which open away copies",
+		Short: "Make recovery keys, which open away copies, and signing keys, which sign images",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -21,37 +23,74 @@ func newKeysCommand() *cobra.Command {
 }
 
 func newKeysNewCommand() *cobra.Command {
-	return &cobra.Command{
+	var signing bool
+	cmd := &cobra.Command{
 		Use:   "new FILE",
-		Short: "Make a recovery key in a new file, and print its public half for site.yaml",
+		Short: "Make a key in a new file, and print its public half for site.yaml",
 		Long: `Make a recovery key in a new file, and print its public half for awayCopy.recipients of site.yaml. Whoever has the file
-and an away copy has the rack; who has lost it cannot open the copies. Keep it away from both.`,
+and an away copy has the rack; who has lost it cannot open the copies. Keep it away from both.
+
+--signing makes a signing key instead, as minisign has them, and FILE.pub with its public half, which is printed for
+updates.keys of site.yaml. Whoever has FILE decides what the appliance runs; who has lost it makes another one and
+changes site.yaml. Keep it away from the stick. To protect it with a password: minisign -C -s FILE.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := age.GenerateX25519Identity()
-			if err != nil {
-				return fmt.Errorf("make recovery key: %w", err)
+			makeKey := makeRecoveryKey
+			if signing {
+				makeKey = makeSigningKey
 			}
-			if err := writeKey(args[0], key); err != nil {
+			public, err := makeKey(args[0])
+			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), key.Recipient())
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), public)
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&signing, "signing", false, "a key that signs images, not one that opens away copies")
+	return cmd
 }
 
-// writeKey writes a recovery key for its owner's eyes; a file that is there is left alone, since it may be the only one
-// that opens something.
-func writeKey(name string, key *age.X25519Identity) error {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+// makeRecoveryKey makes one in a new file and returns its public half.
+func makeRecoveryKey(name string) (public string, err error) {
+	key, err := age.GenerateX25519Identity()
 	if err != nil {
-		return fmt.Errorf("write recovery key: %w", err)
+		return "", fmt.Errorf("make recovery key: %w", err)
 	}
 
-	_, err = fmt.Fprintf(f, "# recovery key of a Firstlight appliance; its public half: %s\n%s\n", key.Recipient(), key)
+	text := fmt.Appendf(nil, "# recovery key of a Firstlight appliance; its public half: %s\n%s\n", key.Recipient(), key)
+	return key.Recipient().String(), writeKey("recovery key", name, text, 0o600)
+}
+
+// makeSigningKey makes one in a new file, with its public half in NAME.pub, which it returns.
+func makeSigningKey(name string) (public string, err error) {
+	key, err := signature.NewPrivateKey()
+	if err != nil {
+		return "", err
+	}
+	text, err := key.File()
+	if err != nil {
+		return "", err
+	}
+
+	// Cut in between there is a key that no one has used.
+	if err := writeKey("signing key", name, text, 0o600); err != nil {
+		return "", err
+	}
+	return key.Public().String(), writeKey("public half of the signing key", name+".pub", key.Public().File(), 0o644)
+}
+
+// writeKey writes a key, what for, to a new file; a file that is there is left alone, since it may be the only one
+// that opens something.
+func writeKey(what, name string, text []byte, perm os.FileMode) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, perm)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", what, err)
+	}
+
+	_, err = f.Write(text)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write recovery key %s: %w", name, err)
+		return fmt.Errorf("write %s %s: %w", what, name, err)
 	}
 
 	return nil

@@ -45,6 +45,7 @@ func newRootCommand() *cobra.Command {
 		newFlashCommand(),
 		newVerifyCommand(),
 		newKeysCommand(),
+		newSignCommand(),
 		newVersionCommand(),
 	)
 	commandline.AddGroup(

@@ -12,12 +12,19 @@ import (
 
 func newVerifyCommand() *cobra.Command {
 	var output commandline.Format
+	var trust []string
 	cmd := &cobra.Command{
 		Use:   "verify IMAGE",
 		Short: "Check an image: tables, file systems, digests, and that nothing it names is missing",
-		Args:  cobra.ExactArgs(1),
+		Long: `Check an image: tables, file systems, digests, and that nothing it names is missing. --trust KEY.pub also checks that it
+is signed by that key (firstlight sign): the signature is IMAGE.minisig.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := verify.Run(cmd.Context(), args[0], verify.Options{})
+			keys, err := readTrust(trust)
+			if err != nil {
+				return err
+			}
+			report, err := verify.Run(cmd.Context(), args[0], verify.Options{Keys: keys})
 			if err != nil {
 				return err
 			}
@@ -35,6 +42,7 @@ func newVerifyCommand() *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().StringArrayVar(&trust, "trust", nil, "file with the public half of a key that signs images; may be repeated")
 	output.Bind(cmd)
 	return cmd
 }

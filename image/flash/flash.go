@@ -41,7 +41,7 @@ type Plan struct {
 	Kept  []string   // partitions that stay as they are
 
 	clear []piece // zeros that are written first
-	held  *piece  // what of Map is written with last; nil: nothing
+	held  []piece // what of Map is not copied, as the image has it: what is in last comes there
 	last  []piece // in this order
 	size  int64   // of the medium, bytes
 	image *media.Image
@@ -259,23 +259,23 @@ func (p *Plan) Write(ctx context.Context, m Medium, drop func() error, progress 
 	return nil
 }
 
-// overlay is a medium with a piece on it that is not written yet.
+// overlay is a medium with pieces on it that are not written yet.
 type overlay struct {
 	io.ReaderAt
-	piece *piece
+	pieces []piece
 }
 
 // ReadAt implements io.ReaderAt.
 func (o overlay) ReadAt(b []byte, at int64) (int, error) {
 	n, err := o.ReaderAt.ReadAt(b, at)
-	if o.piece != nil {
-		o.piece.put(b[:n], at, o.piece.data)
+	for _, p := range o.pieces {
+		p.put(b[:n], at, p.data)
 	}
 	return n, err
 }
 
 // put replaces what of the piece's place is in b, which begins at at.
-func (p *piece) put(b []byte, at int64, data []byte) {
+func (p piece) put(b []byte, at int64, data []byte) {
 	from, to := max(at, p.at), min(at+int64(len(b)), p.at+int64(len(data)))
 	if from < to {
 		copy(b[from-at:to-at], data[from-p.at:])
@@ -299,8 +299,8 @@ func (p *Plan) copy(ctx context.Context, m Medium, progress Progress) error {
 			if _, err := p.image.ReadAt(buf[:n], at); err != nil {
 				return fmt.Errorf("read image at %d: %w", at, err)
 			}
-			if p.held != nil {
-				p.held.put(buf[:n], at, make([]byte, len(p.held.data)))
+			for _, h := range p.held {
+				h.put(buf[:n], at, make([]byte, len(h.data)))
 			}
 			if _, err := m.WriteAt(buf[:n], at); err != nil {
 				return fmt.Errorf("write at %d: %w", at, err)

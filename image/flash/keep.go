@@ -94,7 +94,7 @@ func NewKeepPlan(ctx context.Context, image *media.Image, site []byte, size int6
 
 	// No firmware starts it meanwhile: there is no boot code, and no file system on the ESP.
 	p.clear = []piece{{"the boot code", make([]byte, gpt.SectorSize), 0}, {start.name, make([]byte, len(start.data)), start.at}}
-	p.held = &start
+	p.held = []piece{start}
 	p.last = append(pieces,
 		piece{"the backup table", tail, p.size - int64(len(tail))},
 		piece{"the table", head[gpt.SectorSize:], gpt.SectorSize},

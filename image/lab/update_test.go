@@ -95,7 +95,7 @@ func updatedStick(t *testing.T, image string) string {
 	require.NoError(t, err)
 	defer next.Close()
 	require.NoError(t, next.Check(t.Context()))
-	require.NoError(t, stickupdate.Write(t.Context(), next, openStick(t, path), stick.SlotA, func(string, int64, int64) {}))
+	require.NoError(t, stickupdate.Write(t.Context(), next, openStick(t, path), stick.SlotA, nil, func(string, int64, int64) {}))
 	return path
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/gpt"
+	"firstlight.dev/firstlight/assets/signature"
 	"firstlight.dev/firstlight/image/media"
 )
 
@@ -56,6 +57,7 @@ type Report struct {
 type Options struct {
 	Unsquashfs []string // program that unpacks the root, with leading arguments; "unsquashfs" when empty
 	Log        *slog.Logger
+	Keys       signature.Keys // that must have signed the image; none: nobody asks
 }
 
 // check is one image being looked at.
@@ -100,17 +102,23 @@ func Run(ctx context.Context, path string, o Options) (Report, error) {
 
 	report.Size = image.Size
 	c := &check{Options: o, image: image, report: &report}
-	for _, s := range []struct {
+	type checkStep struct {
 		name string
 		run  func(context.Context) (string, error)
-	}{
+	}
+	steps := []checkStep{
 		{"table", c.partitionTable},  // both copies; the others need to know where things are
 		{"digests", c.checkHandouts}, // SHA256SUMS and block map beside it
 		{"fat", c.fatSystems},        // ESP, SITE and the boot partitions
 		{"boot", c.checkBoot},        // GRUB, kernels, initramfs, root hashes
 		{"root", c.checkRoot},        // squashfs and every block of it
 		{"closure", c.checkClosure},  // what the root names is in it
-	} {
+	}
+	if len(o.Keys) > 0 {
+		steps = append(steps, checkStep{"signed", c.checkSignature})
+	}
+
+	for _, s := range steps {
 		start := time.Now()
 		c.step = s.name
 		text, err := s.run(ctx)

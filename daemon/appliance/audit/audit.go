@@ -1,5 +1,5 @@
 // Package audit is who changed what on the appliance, and who read Secrets: the audit logs of the API server, of the
-// upload API and of the page. All are files of Events of audit.k8s.io/v1, one a line, without what was written or read.
+// upload API, of the page and of commands. All are files of Events of audit.k8s.io/v1, one a line, without what was written or read.
 package audit
 
 import (
@@ -20,9 +20,18 @@ const PageFile = stick.DataDir + "/audit/page.log"
 // CommandFile is the log of what root had the daemon do that loses data.
 const CommandFile = stick.DataDir + "/audit/commands.log"
 
+// UpdateFile is the log of updates that root had done without a signature.
+const UpdateFile = stick.DataDir + "/audit/updates.log"
+
 // Files are the logs of the appliance that are being written. Complete ones are next to them (see Read).
 func Files() []string {
-	return []string{stick.DataDir + "/audit/audit.log", artifact.Dir + "/" + artifact.AuditFile, PageFile, CommandFile}
+	return []string{
+		stick.DataDir + "/audit/audit.log",
+		artifact.Dir + "/" + artifact.AuditFile,
+		PageFile,
+		CommandFile,
+		UpdateFile,
+	}
 }
 
 // Entry is one request.

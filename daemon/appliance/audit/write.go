@@ -43,7 +43,7 @@ func NewLog(file string, report *slog.Logger) *Log {
 
 // Request is one that changed something, or was not let to. Who asked is known.
 type Request struct {
-	HTTP     *http.Request
+	HTTP     *http.Request // nil: a command that root ran
 	Received time.Time
 	User     string
 	Verb     string
@@ -65,29 +65,38 @@ func (l *Log) Add(r Request) {
 		return
 	}
 
-	from, _, err := net.SplitHostPort(r.HTTP.RemoteAddr)
-	if err != nil {
-		from = r.HTTP.RemoteAddr
-	}
-	line, err := json.Marshal(auditv1.Event{
+	event := auditv1.Event{
 		TypeMeta:                 metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
 		Level:                    auditv1.LevelMetadata,
 		AuditID:                  uuid.NewUUID(),
 		Stage:                    auditv1.StageResponseComplete,
-		RequestURI:               excerpt.Start(r.HTTP.URL.EscapedPath(), maxText),
 		Verb:                     r.Verb,
 		User:                     authenticationv1.UserInfo{Username: r.User},
-		SourceIPs:                []string{from},
-		UserAgent:                excerpt.Start(r.HTTP.UserAgent(), maxText),
 		ObjectRef:                &r.Object,
 		ResponseStatus:           &metav1.Status{Code: int32(r.Code), Message: excerpt.Start(r.Reason, maxText)},
 		RequestReceivedTimestamp: metav1.NewMicroTime(r.Received),
 		StageTimestamp:           metav1.NewMicroTime(time.Now()),
-	})
+	}
+	if r.HTTP != nil {
+		describeRequest(&event, r.HTTP)
+	}
+
+	line, err := json.Marshal(event)
 	if err == nil {
 		_, err = l.file.Write(append(line, '\n'))
 	}
 	if err != nil {
 		l.report.Error("a change is not in the audit log", "user", r.User, "error", fmt.Errorf("write audit log: %w", err))
 	}
+}
+
+// describeRequest adds what a request says of itself.
+func describeRequest(event *auditv1.Event, r *http.Request) {
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = r.RemoteAddr
+	}
+	event.RequestURI = excerpt.Start(r.URL.EscapedPath(), maxText)
+	event.SourceIPs = []string{from}
+	event.UserAgent = excerpt.Start(r.UserAgent(), maxText)
 }

@@ -26,6 +26,9 @@ type Attempt struct {
 	Written bool       `json:"written,omitempty"` // all of it, and the boot loader shall try it
 	Tried   bool       `json:"tried,omitempty"`   // the daemon of the new version ran
 	Reached string     `json:"reached,omitempty"` // what the appliance last waited for on trial, in a sentence
+
+	SignedBy string `json:"signedBy,omitempty"` // ID of the key; "" if the site knows none
+	Unsigned string `json:"unsigned,omitempty"` // why no signature held, in a sentence, where it was taken all the same
 }
 
 // Load reads the record in a folder; a zero record if there is none.
@@ -86,8 +89,16 @@ func Judge(r Attempt, e stick.Environment, running stick.Slot, bootID string) Ou
 	return Cut
 }
 
-// Explain says in a sentence what became of the update; "" if there was none.
+// Explain says in a sentence what became of the update, and that it was taken unsigned if it was; "" if there was none.
 func (r Attempt) Explain(o Outcome) string {
+	text := r.explainOutcome(o)
+	if text != "" && r.Unsigned != "" {
+		text += "; it was taken with --unsigned: " + r.Unsigned
+	}
+	return text
+}
+
+func (r Attempt) explainOutcome(o Outcome) string {
 	switch o {
 	case Cut:
 		return fmt.Sprintf("the update to %s was cut while it was written; nothing has changed: run it again", r.To)

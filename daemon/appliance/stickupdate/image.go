@@ -1,12 +1,14 @@
 package stickupdate
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
@@ -19,6 +21,7 @@ type Image struct {
 	Path   string
 	Config stick.SlotConfig
 
+	config     []byte // the same as it is in the image
 	file       *os.File
 	boot, root *io.SectionReader // what is in use of the two partitions
 	data       int64             // bytes of root that its hash tree vouches for
@@ -65,7 +68,10 @@ func (i *Image) read() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", boot.Name, err)
 	}
-	if i.Config, err = readConfig(volume); err != nil {
+	if i.config, err = volume.ReadFile(stick.SlotConfigName); err != nil {
+		return fmt.Errorf("%s: %w", boot.Name, err)
+	}
+	if i.Config, err = stick.ParseSlotConfig(i.config); err != nil {
 		return fmt.Errorf("%s: %w", boot.Name, err)
 	}
 
@@ -130,31 +136,39 @@ func rootSize(r io.ReaderAt) (rootBytes, error) {
 }
 
 // Check reads all that will be written and compares it with the digests in the image: kernel and initramfs with those
-// that the slot's configuration has, the root with its hash tree. Nobody vouches for the configuration itself: the
-// image is as trustworthy as the way it came.
+// that the slot's configuration has, the root with its hash tree. Who vouches for the configuration itself is
+// CheckSignature's to say.
 func (i *Image) Check(ctx context.Context) error {
-	if err := checkSlot(ctx, i.boot, i.root, i.data, i.Config); err != nil {
+	if err := checkSlot(ctx, i.boot, i.root, i.data, i.config); err != nil {
 		return fmt.Errorf("%s is damaged: %w; fetch it again", i.Path, err)
 	}
 	return nil
 }
 
 // checkSlot compares a boot partition and a root with the configuration that a slot shall have.
-func checkSlot(ctx context.Context, boot, root io.ReaderAt, data int64, want stick.SlotConfig) error {
+func checkSlot(ctx context.Context, boot, root io.ReaderAt, data int64, want []byte) error {
+	config, err := stick.ParseSlotConfig(want)
+	if err != nil {
+		return err
+	}
 	volume, err := fat.Open(boot)
 	if err != nil {
 		return err
 	}
-	is, err := readConfig(volume)
+	if err := checkUnambiguous(volume); err != nil {
+		return err
+	}
+
+	is, err := volume.ReadFile(stick.SlotConfigName)
 	if err != nil {
 		return err
 	}
-	if is != want {
+	if !bytes.Equal(is, want) {
 		return fmt.Errorf("%s differs", stick.SlotConfigName)
 	}
 
 	for _, file := range []struct{ name, sum string }{
-		{stick.KernelName, want.Kernel}, {stick.InitramfsName, want.Initramfs},
+		{stick.KernelName, config.Kernel}, {stick.InitramfsName, config.Initramfs},
 	} {
 		b, err := volume.ReadFile(file.name)
 		if err != nil {
@@ -165,13 +179,35 @@ func checkSlot(ctx context.Context, boot, root io.ReaderAt, data int64, want sti
 		}
 	}
 
-	damage, err := verity.Check(ctx, root, data, want.RootHash)
+	damage, err := verity.Check(ctx, root, data, config.RootHash)
 	if err != nil {
 		return err
 	}
 	if len(damage) > 0 {
 		return fmt.Errorf("block at byte %d of the root (%s) and %d more differ from their hashes",
 			damage[0].Offset, damage[0].Part, len(damage)-1)
+	}
+	return nil
+}
+
+// checkUnambiguous refuses a boot partition of which GRUB might read something else than what is checked here: with faults,
+// or with two files of one name.
+func checkUnambiguous(volume *fat.Volume) error {
+	if faults := volume.Check(); len(faults) > 0 {
+		return fmt.Errorf("its boot partition: %s", faults[0])
+	}
+	files, err := volume.List()
+	if err != nil {
+		return err
+	}
+
+	seen := map[string]bool{}
+	for _, f := range files {
+		name := strings.ToLower(f.Path)
+		if seen[name] {
+			return fmt.Errorf("its boot partition has two files %s", f.Path)
+		}
+		seen[name] = true
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/gpt"
+	"firstlight.dev/firstlight/assets/signature"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/assets/verity"
 	"firstlight.dev/firstlight/image/disk"
@@ -140,7 +141,7 @@ func bootOnce(t *testing.T, path string) (stick.Slot, bool) {
 	want, err := Open(versionOf[s.Version(slot)])
 	require.NoError(t, err, "slot %s", slot)
 	defer want.Close()
-	require.NoError(t, checkSlot(t.Context(), s.Slots[slot].Boot, root, size.data, want.Config), "slot %s is whole", slot)
+	require.NoError(t, checkSlot(t.Context(), s.Slots[slot].Boot, root, size.data, want.config), "slot %s is whole", slot)
 	return slot, trial
 }
 
@@ -157,7 +158,7 @@ func TestAPowerCutAtAnyWrite(t *testing.T) {
 	defer next.Close()
 
 	run := func(path string, writes int) error {
-		return Write(context.Background(), next, openFile(t, path, &writes), stick.SlotA, func(string, int64, int64) {})
+		return Write(context.Background(), next, openFile(t, path, &writes), stick.SlotA, nil, func(string, int64, int64) {})
 	}
 	for cut := 1; ; cut++ {
 		path := copyFile(t, old)
@@ -197,7 +198,7 @@ func TestAVersionInTheSlotIsNotStartedWhileItIsOverwritten(t *testing.T) {
 		s := openFile(t, path, &writes)
 		require.NoError(t, s.SetEnvironment(e))
 		writes = 3
-		require.ErrorIs(t, Write(t.Context(), next, s, stick.SlotA, func(string, int64, int64) {}), errCut)
+		require.ErrorIs(t, Write(t.Context(), next, s, stick.SlotA, nil, func(string, int64, int64) {}), errCut)
 		slot, _ := bootOnce(t, path)
 		assert.Equal(t, stick.SlotA, slot)
 	}
@@ -212,6 +213,7 @@ func newUpdater(t *testing.T, path, version string, slot stick.Slot, trial bool,
 	return &Updater{
 		Log: slog.New(slog.DiscardHandler), Dir: dir, Run: t.TempDir(), BootID: bootID,
 		Boot: stick.BootInfo{Version: version, Slot: slot, Trial: trial}, Open: open, Read: open,
+		Keys: func() (signature.Keys, error) { return nil, nil },
 	}
 }
 
@@ -223,14 +225,14 @@ func TestTheLifeOfAnUpdate(t *testing.T) {
 	nothing := func(string, int64, int64) {}
 
 	u := newUpdater(t, path, "1.0.0", stick.SlotA, false, dir, "boot 1")
-	r, err := u.Update(t.Context(), image, false, nothing)
+	r, err := u.Update(t.Context(), image, Options{}, nothing)
 	require.NoError(t, err)
 	assert.Equal(t, "1.1.0", r.To)
 	require.NoError(t, u.follow(true, ""))
 	assert.Contains(t, u.Note(), "version 1.1.0 is written to slot b and is tried at the next start")
 	lock, err := u.lock()
 	require.NoError(t, err)
-	_, err = u.Update(t.Context(), image, false, nothing)
+	_, err = u.Update(t.Context(), image, Options{}, nothing)
 	assert.ErrorContains(t, err, "another update runs")
 	lock.Close()
 
@@ -238,7 +240,7 @@ func TestTheLifeOfAnUpdate(t *testing.T) {
 	u = newUpdater(t, path, "1.1.0", slot, trial, dir, "boot 2")
 	require.NoError(t, u.follow(false, "links-up: waits"))
 	assert.Contains(t, u.Note(), "version 1.1.0 is on trial in slot b")
-	_, err = u.Update(t.Context(), old, true, nothing)
+	_, err = u.Update(t.Context(), old, Options{Downgrade: true}, nothing)
 	assert.ErrorContains(t, err, "on trial itself")
 	require.NoError(t, u.follow(true, "ready"))
 	assert.Empty(t, u.Note())
@@ -248,9 +250,9 @@ func TestTheLifeOfAnUpdate(t *testing.T) {
 	assert.False(t, trial)
 
 	u = newUpdater(t, path, "1.1.0", stick.SlotB, false, dir, "boot 3")
-	_, err = u.Update(t.Context(), old, false, nothing)
+	_, err = u.Update(t.Context(), old, Options{}, nothing)
 	assert.ErrorContains(t, err, "1.0.0 is older than the running 1.1.0")
-	_, err = u.Update(t.Context(), old, true, nothing)
+	_, err = u.Update(t.Context(), old, Options{Downgrade: true}, nothing)
 	require.NoError(t, err)
 	slot, trial = bootOnce(t, path)
 	assert.Equal(t, stick.SlotA, slot)
@@ -346,14 +348,14 @@ func TestWhatIsNoImageIsRefused(t *testing.T) {
 		makeImage(t, "1.1.0", 700):                            "MiB in ROOT-B, which has 1: write the stick with `firstlight flash`, which keeps DATA",
 	} {
 		u := newUpdater(t, stickPath, "1.0.0", stick.SlotA, false, t.TempDir(), "1")
-		_, err := u.Update(t.Context(), path, false, func(string, int64, int64) {})
+		_, err := u.Update(t.Context(), path, Options{}, func(string, int64, int64) {})
 		assert.ErrorContains(t, err, want)
 	}
 	after, err := os.ReadFile(stickPath)
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(before, after), "a refusal writes nothing")
 
-	_, err = (&Updater{}).Update(t.Context(), text, false, nil)
+	_, err = (&Updater{}).Update(t.Context(), text, Options{}, nil)
 	assert.ErrorContains(t, err, "write it again with `firstlight flash`")
 }
 

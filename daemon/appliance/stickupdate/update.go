@@ -49,8 +49,15 @@ func Refuse(r Running, version string, downgrade bool) error {
 }
 
 // Write puts the image into the slot that is not running, reads it back, and has the boot loader try it at the next
-// start. Cut before the end, the stick starts the running version as before.
-func Write(ctx context.Context, image *Image, s *Stick, running stick.Slot, progress Progress) error {
+// start. signature is the image's, nil for none. Cut before the end, the stick starts the running version as before.
+func Write(
+	ctx context.Context,
+	image *Image,
+	s *Stick,
+	running stick.Slot,
+	signature []byte,
+	progress Progress,
+) error {
 	into := running.Other()
 	slot := s.Slots[into]
 	if err := checkRoom(image, slot, into); err != nil {
@@ -76,9 +83,15 @@ func Write(ctx context.Context, image *Image, s *Stick, running stick.Slot, prog
 		written += part.from.Size()
 	}
 
+	if signature != nil {
+		if err := putSignature(slot.Boot, signature); err != nil {
+			return fmt.Errorf("write signature to %s: %w", into.Boot(), err)
+		}
+	}
+
 	progress(PhaseCheck, 0, total)
 	root := io.NewSectionReader(slot.Root, 0, image.root.Size())
-	if err := checkSlot(ctx, slot.Boot, root, image.data, image.Config); err != nil {
+	if err := checkSlot(ctx, slot.Boot, root, image.data, image.config); err != nil {
 		return fmt.Errorf("read back slot %s: %w; the stick is faulty", into, err)
 	}
 	progress(PhaseCheck, total, total)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/assets/signature"
 	"firstlight.dev/firstlight/assets/stick"
 )
 
@@ -23,6 +24,9 @@ type Updater struct {
 	Boot   stick.BootInfo // of this boot; without a slot if the system was not started from a stick
 	BootID string
 
+	// Keys are those that sign the images which are taken; none if any image is. An error says that no one knows.
+	Keys func() (signature.Keys, error)
+
 	// Open opens the stick for this updater alone, Read beside an update that runs; the function closes it.
 	Open, Read func() (*Stick, func(), error)
 
@@ -32,11 +36,11 @@ type Updater struct {
 	note string
 }
 
-// New is the updater of the appliance that this program runs on.
-func New(log *slog.Logger, bootID string) *Updater {
+// New is the updater of the appliance that this program runs on. keys are as in Updater.
+func New(log *slog.Logger, bootID string, keys func() (signature.Keys, error)) *Updater {
 	boot, _ := stick.Load[stick.BootInfo](stick.BootInfoFile) // a system that was started otherwise has no slot
 	return &Updater{
-		Log: log, Dir: stick.DataDir, Run: stick.RunDir, Boot: boot, BootID: bootID,
+		Log: log, Dir: stick.DataDir, Run: stick.RunDir, Boot: boot, BootID: bootID, Keys: keys,
 		Open: func() (*Stick, func(), error) { return OpenStick(boot) },
 		Read: func() (*Stick, func(), error) { return ReadStick(boot) },
 	}
@@ -84,9 +88,16 @@ func (u *Updater) openLock() (*os.File, error) {
 	return f, nil
 }
 
+// Options say what else an update may do.
+type Options struct {
+	Downgrade bool   // take an older version as well
+	Signature string // file with the image's signature; "": next to the image, or in it
+	Unsigned  bool   // take an image that no key of the site's has signed
+}
+
 // Update writes an image into the other slot. Nodes are not touched by it: all that is written is that slot, a sector
 // of the boot loader's memory, and a record on DATA.
-func (u *Updater) Update(ctx context.Context, path string, downgrade bool, progress Progress) (Attempt, error) {
+func (u *Updater) Update(ctx context.Context, path string, o Options, progress Progress) (Attempt, error) {
 	if u.Boot.Slot == "" {
 		return Attempt{}, errOneSlot
 	}
@@ -102,7 +113,12 @@ func (u *Updater) Update(ctx context.Context, path string, downgrade bool, progr
 	}
 	defer image.Close()
 	running := u.runningVersion()
-	if err := Refuse(running, image.Config.Version, downgrade); err != nil {
+	if err := Refuse(running, image.Config.Version, o.Downgrade); err != nil {
+		return Attempt{}, err
+	}
+
+	t, err := u.checkTrust(image, o)
+	if err != nil {
 		return Attempt{}, err
 	}
 
@@ -119,13 +135,18 @@ func (u *Updater) Update(ctx context.Context, path string, downgrade bool, progr
 	}
 
 	r := Attempt{
-		From: running.Version, To: image.Config.Version, Slot: running.Slot.Other(),
-		Begun: time.Now().UTC(), BootID: u.BootID,
+		From:     running.Version,
+		To:       image.Config.Version,
+		Slot:     running.Slot.Other(),
+		Begun:    time.Now().UTC(),
+		BootID:   u.BootID,
+		SignedBy: t.by,
+		Unsigned: t.why,
 	}
 	if err := r.Save(u.Dir); err != nil {
 		return r, err
 	}
-	if err := Write(ctx, image, s, running.Slot, progress); err != nil {
+	if err := Write(ctx, image, s, running.Slot, t.text, progress); err != nil {
 		return r, err
 	}
 
@@ -243,7 +264,7 @@ func (u *Updater) follow(ready bool, summary string) error {
 	if st.Outcome != Writing {
 		u.judged = r
 	}
-	if st.Outcome == Kept {
+	if st.Outcome == Kept && r.Unsigned == "" {
 		st.Text = ""
 	}
 	u.setNote(st.Text)
@@ -266,6 +287,7 @@ func (u *Updater) makeDefault() error {
 
 	u.Log.Info("version kept", "version", u.Boot.Version, "slot", u.Boot.Slot)
 	u.setNote("")
+	u.judged = Attempt{} // what is to be said of a version that is kept
 	return nil
 }
 

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"firstlight.dev/firstlight/assets/atomicfile"
+	"firstlight.dev/firstlight/assets/signature"
+	"firstlight.dev/firstlight/image/media"
+)
+
+func newSignCommand() *cobra.Command {
+	var keyFile string
+	cmd := &cobra.Command{
+		Use:   "sign FILE... --key KEY",
+		Short: "Sign images, so that appliances know who made them",
+		Long: `Sign images of the stick (.img, .img.zst), or any other files such as OS images of nodes, with a key of firstlight keys
+new --signing or of minisign. The signature of FILE is FILE.minisig; keep the two together. minisign -Vm FILE -p KEY.pub
+checks it as well.
+
+It says the file's sha256, and of an image of the stick also which kernel, initramfs and root the image starts. So it
+holds for what firstlight flash writes from the image, too.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := readSigningKey(keyFile, cmd)
+			if err != nil {
+				return err
+			}
+			for _, path := range args {
+				if err := signFile(cmd.Context(), key, path); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: signed by the key %s\n", path+signature.Suffix, key.Public().ID())
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&keyFile, "key", "", "file with the signing key")
+	_ = cmd.MarkFlagRequired("key") // it is a flag of this command
+	return cmd
+}
+
+// readSigningKey reads a key, and asks for its password on the terminal if it has one.
+func readSigningKey(path string, cmd *cobra.Command) (signature.PrivateKey, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return signature.PrivateKey{}, fmt.Errorf("read signing key: %w", err)
+	}
+
+	key, err := signature.ParsePrivateKey(text, func() (string, error) {
+		f, ok := cmd.InOrStdin().(*os.File)
+		if !ok || !isTerminal(f) {
+			return "", errors.New("it has a password, which is asked for on a terminal")
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "Password of %s: ", path)
+		word, err := term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(cmd.ErrOrStderr())
+		return string(word), err
+	})
+	if err != nil {
+		return key, fmt.Errorf("read signing key %s: %w", path, err)
+	}
+	return key, nil
+}
+
+// signFile writes the signature of a file next to it, whole or not at all.
+func signFile(ctx context.Context, key signature.PrivateKey, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sign: %w", err)
+	}
+	defer f.Close()
+
+	slot, err := media.SlotDigest(ctx, path)
+	if err != nil {
+		return fmt.Errorf("sign %s: %w", path, err)
+	}
+	s, err := key.Sign(ctx, f, path, slot)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path+signature.Suffix, []byte(s.Text()), 0o644)
+}
+
+// readTrust reads the public halves of signing keys.
+func readTrust(paths []string) (signature.Keys, error) {
+	var keys signature.Keys
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("read key: %w", err)
+		}
+		text, err := io.ReadAll(io.LimitReader(f, signature.MaxBytes))
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("read key: %w", err)
+		}
+
+		key, err := signature.ParsePublicKey(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("read key %s: %w", path, err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
