@@ -80,11 +80,12 @@ func (s *Server) newWorkloads() *lookup[workloadAnswer] {
 			}
 			return workloadAnswer{Contents: contents}
 		},
-		changed: func() { s.hub.forget() },
-		timeout: 15 * time.Second,
-		fresh:   20 * time.Second,
-		stale:   lookupTTL,
-		wait:    3 * time.Second,
+		changed:  func() { s.hub.forget() },
+		parallel: 2, // an answer may have some megabytes
+		timeout:  15 * time.Second,
+		fresh:    20 * time.Second,
+		stale:    lookupTTL,
+		wait:     3 * time.Second,
 	}
 }
 

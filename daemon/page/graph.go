@@ -38,6 +38,8 @@ type graphBox struct {
 	Label     string // its name, as much as fits
 	Column    int
 	X, Y      int
+	Width     int
+	Height    int
 	IsMissing bool // something comes after it, and it is not there
 }
 
@@ -98,7 +100,13 @@ func relatedBoxes(all []vertex) map[string]*graphBox {
 		if !isThere {
 			v = vertex{Name: name, Text: "not there", Level: bad}
 		}
-		boxes[name] = &graphBox{vertex: v, Label: shorten(name, maxLabel), IsMissing: !isThere}
+		boxes[name] = &graphBox{
+			vertex:    v,
+			Label:     shorten(name, maxLabel),
+			Width:     boxWidth,
+			Height:    boxHeight,
+			IsMissing: !isThere,
+		}
 	}
 	for _, v := range all {
 		if len(v.After) == 0 {

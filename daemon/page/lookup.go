@@ -8,9 +8,8 @@ import (
 
 // Bounds of what lookups keep.
 const (
-	maxLookups  = 1024            // answers of one lookup
-	lookupTTL   = 2 * time.Minute // an open page asks again at least every minute
-	maxParallel = 4               // questions of one lookup
+	maxLookups = 1024            // answers of one lookup
+	lookupTTL  = 2 * time.Minute // an open page asks again at least every minute
 )
 
 // lookup asks what is not in memory, for pages that need it, and keeps the answers for a while: however many people
@@ -20,14 +19,15 @@ type lookup[T any] struct {
 	changed func()           // there is another answer; nil: nobody wants to know
 	now     func() time.Time // nil: time.Now
 
-	timeout time.Duration // of a question
-	fresh   time.Duration // for which an answer is not asked for again
-	stale   time.Duration // for which an answer is used while the next one is awaited; at least fresh
-	wait    time.Duration // for which someone waits who gets none otherwise
+	parallel int           // questions at once, about different names; others wait their turn
+	timeout  time.Duration // of a question, with its turn
+	fresh    time.Duration // for which an answer is not asked for again
+	stale    time.Duration // for which an answer is used while the next one is awaited; at least fresh
+	wait     time.Duration // for which someone waits who gets none otherwise
 
 	mu      sync.Mutex
 	answers map[string]*lookupEntry[T]
-	running int
+	turns   chan struct{} // a place for each question that is asked
 }
 
 type lookupEntry[T any] struct {
@@ -72,6 +72,7 @@ func (l *lookup[T]) begin(ctx context.Context, name string) (e *lookupEntry[T], 
 	l.prune(now)
 	if l.answers == nil {
 		l.answers = map[string]*lookupEntry[T]{}
+		l.turns = make(chan struct{}, l.parallel)
 	}
 
 	e = l.answers[name]
@@ -88,8 +89,7 @@ func (l *lookup[T]) begin(ctx context.Context, name string) (e *lookupEntry[T], 
 		return e, nil
 	}
 
-	if e.done == nil && l.running < maxParallel {
-		l.running++
+	if e.done == nil {
 		e.done = make(chan struct{})
 		go l.run(context.WithoutCancel(ctx), name, e)
 	}
@@ -99,19 +99,29 @@ func (l *lookup[T]) begin(ctx context.Context, name string) (e *lookupEntry[T], 
 	return e, e.done
 }
 
-// run asks once, and keeps the answer.
+// run asks once, when it is its turn, and keeps the answer. A question whose turn does not come has none.
 func (l *lookup[T]) run(ctx context.Context, name string, e *lookupEntry[T]) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	value := l.ask(ctx, name)
+	var value T
+	isAsked := false
+	select {
+	case l.turns <- struct{}{}:
+		if isAsked = ctx.Err() == nil; isAsked {
+			value = l.ask(ctx, name)
+		}
+		<-l.turns
+	case <-ctx.Done():
+	}
 
 	l.mu.Lock()
-	e.value, e.at = value, l.clock()
-	l.running--
+	if isAsked {
+		e.value, e.at = value, l.clock()
+	}
 	close(e.done)
 	e.done = nil
 	l.mu.Unlock()
-	if l.changed != nil {
+	if isAsked && l.changed != nil {
 		l.changed()
 	}
 }

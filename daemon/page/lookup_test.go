@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,10 +14,13 @@ import (
 // newLookup is one whose answers are the number of questions so far, each after a time.
 func newLookup(takes time.Duration) (l *lookup[int], asked *int) {
 	asked = new(int)
+	var mu sync.Mutex
 	l = &lookup[int]{
 		ask: func(ctx context.Context, _ string) int {
+			mu.Lock()
 			*asked++
 			n := *asked
+			mu.Unlock()
 			select {
 			case <-ctx.Done():
 				return -1
@@ -24,10 +28,11 @@ func newLookup(takes time.Duration) (l *lookup[int], asked *int) {
 				return n
 			}
 		},
-		timeout: 10 * time.Second,
-		fresh:   20 * time.Second,
-		stale:   time.Minute,
-		wait:    3 * time.Second,
+		parallel: 4,
+		timeout:  10 * time.Second,
+		fresh:    20 * time.Second,
+		stale:    time.Minute,
+		wait:     3 * time.Second,
 	}
 	return l, asked
 }
@@ -94,7 +99,7 @@ func TestNobodyWaitsLongForAnAnswer(t *testing.T) {
 
 func TestLookupsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, asked := newLookup(time.Second)
+		l, asked := newLookup(3 * time.Second)
 		l.wait = 0
 		for i := range maxLookups + 5 {
 			_, ok := l.get(t.Context(), fmt.Sprint(i))
@@ -102,11 +107,28 @@ func TestLookupsAreBounded(t *testing.T) {
 		}
 		assert.Len(t, l.answers, maxLookups)
 		synctest.Wait()
-		assert.Equal(t, maxParallel, *asked)
+		assert.Equal(t, 4, *asked, "at once")
 
-		time.Sleep(2 * time.Second)
-		l.get(t.Context(), "7")
-		time.Sleep(2 * time.Second)
-		assert.Contains(t, l.known(), "7", "it gets its turn when it is asked for again")
+		time.Sleep(3*time.Second + time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 8, *asked, "others wait their turn")
+		time.Sleep(20 * time.Second)
+		assert.Len(t, l.known(), *asked, "whose turn does not come in time has no answer")
+		assert.Less(t, *asked, maxLookups)
+	})
+}
+
+// TestManyWhoAskAtOnceGetTheirAnswers: all open pages are fetched again in the same moment.
+func TestManyWhoAskAtOnceGetTheirAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLookup(100 * time.Millisecond)
+		var all sync.WaitGroup
+		for i := range 64 {
+			all.Go(func() {
+				_, ok := l.get(t.Context(), fmt.Sprint(i))
+				assert.True(t, ok, i)
+			})
+		}
+		all.Wait()
 	})
 }

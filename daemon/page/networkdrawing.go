@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -9,32 +10,41 @@ import (
 const (
 	applianceWidth = 150
 	networkX       = 300
-	networkWidth   = 250
-	networkHeight  = 64
+	networkWidth   = 370
+	networkHeight  = 82
 	networkGap     = 20
-	foreignX       = 600
+	foreignX       = 720
 	foreignWidth   = 230
 )
 
 // networkDrawing is a picture of the networks: the appliance at the left, a line for the NICs of each network, the
 // network, and at the right who else gives addresses there.
 type networkDrawing struct {
-	Width, Height   int
-	Name            string // of the appliance
-	ApplianceHeight int
-	Rows            []networkRow
+	Width, Height int
+	Name          string // of the appliance
+	Appliance     rectangle
+	Rows          []networkRow
 }
+
+// rectangle is a box by its upper left corner.
+type rectangle struct{ X, Y, Width, Height int }
+
+// Right is where a box ends.
+func (r rectangle) Right() int { return r.X + r.Width }
 
 // networkRow is one network in that picture.
 type networkRow struct {
-	Title    string
-	Y, LineY int
-	Level    level
-	Address  string
-	DHCP     string
-	NICs     string
-	HasLink  bool
-	Foreign  string // who else gives addresses; "" if nobody was heard
+	Title   string
+	Level   level
+	Address string
+	DHCP    string
+	Servers string // what of the appliance answers
+	NICs    string
+	HasLink bool
+	Foreign string // who else gives addresses; "" if nobody was heard
+
+	LineY      int
+	Box, Other rectangle // of the network, and of who else gives addresses
 }
 
 // drawNetworks is nil without a network.
@@ -48,24 +58,23 @@ func drawNetworks(name string, all []networkView) *networkDrawing {
 		y := margin + i*(networkHeight+networkGap)
 		row := networkRow{
 			Title:   n.Role,
-			Y:       y,
-			LineY:   y + networkHeight/2,
 			Level:   n.Level,
-			Address: shorten(strings.Join(n.Addresses, " "), 34),
-			DHCP:    shorten(dhcpLabel(n), 34),
-		}
-		if row.Address == "" {
-			row.Address = "no address yet"
+			Address: cmp.Or(shorten(strings.Join(n.Addresses, " "), 50), "no address yet"),
+			DHCP:    shorten(dhcpLabel(n), 50),
+			Servers: shorten(serversLabel(n), 60),
+			LineY:   y + networkHeight/2,
+			Box:     rectangle{networkX, y, networkWidth, networkHeight},
+			Other:   rectangle{foreignX, y, foreignWidth, networkHeight},
 		}
 		row.NICs, row.HasLink = linkLabel(n)
 		if len(n.Foreign) > 0 {
 			row.Foreign = shorten(foreignLabel(n), 30)
-			d.Width = foreignX + foreignWidth + margin
+			d.Width = row.Other.Right() + margin
 		}
 		d.Rows = append(d.Rows, row)
-		d.Height = y + networkHeight + margin
+		d.Height = row.Box.Y + networkHeight + margin
 	}
-	d.ApplianceHeight = d.Height - 2*margin
+	d.Appliance = rectangle{margin, margin, applianceWidth, d.Height - 2*margin}
 	return d
 }
 
@@ -79,6 +88,18 @@ func dhcpLabel(n networkView) string {
 	}
 	count := len(n.Leases) + n.Hidden
 	return fmt.Sprintf("our DHCP: %s, %d leases", n.State, count)
+}
+
+// serversLabel names what of the appliance answers on a network.
+func serversLabel(n networkView) string {
+	var names []string
+	for _, l := range n.Servers {
+		names = append(names, l.Name)
+	}
+	if len(names) == 0 {
+		return "nothing answers"
+	}
+	return strings.Join(names, " ")
 }
 
 // linkLabel names the NICs of a network, and says whether one of them has a link.

@@ -65,6 +65,7 @@ func TestNetworksShowWhoIsWhere(t *testing.T) {
 	boxes := texts(svg.with("box"))
 	require.Len(t, boxes, 3)
 	assert.Contains(t, boxes[1], "our DHCP: serving, 2 leases")
+	assert.Contains(t, boxes[1], "ssh dhcp pxe tftp boot registry ironic uploads time")
 	assert.Contains(t, boxes[2], "no DHCP of ours")
 	assert.Len(t, svg.with("cut"), 1, "provisioning has no NIC with a link")
 }

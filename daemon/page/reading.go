@@ -108,10 +108,11 @@ func (s *Server) newReviews() *lookup[error] {
 			}
 			return checkRight(ctx, api, Person{f[0], Role(f[1])}, right{readVerb, f[2]}, "")
 		},
-		timeout: rightTimeout,
-		fresh:   rightLasts,
-		stale:   rightLasts,
-		wait:    rightTimeout + time.Second,
+		parallel: 16,
+		timeout:  rightTimeout,
+		fresh:    rightLasts,
+		stale:    rightLasts,
+		wait:     rightTimeout + time.Second,
 	}
 }
 

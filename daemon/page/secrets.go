@@ -27,12 +27,13 @@ type secretRow struct {
 // newSecrets lists the appliance's secrets while somebody looks: that reads folders, and asks the API.
 func (s *Server) newSecrets() *lookup[vault.Listing] {
 	return &lookup[vault.Listing]{
-		ask:     func(ctx context.Context, _ string) vault.Listing { return s.sources.Secrets(ctx) },
-		changed: func() { s.hub.forget() },
-		timeout: 20 * time.Second,
-		fresh:   time.Minute,
-		stale:   lookupTTL,
-		wait:    3 * time.Second,
+		ask:      func(ctx context.Context, _ string) vault.Listing { return s.sources.Secrets(ctx) },
+		changed:  func() { s.hub.forget() },
+		parallel: 1,
+		timeout:  20 * time.Second,
+		fresh:    time.Minute,
+		stale:    lookupTTL,
+		wait:     3 * time.Second,
 	}
 }
 

@@ -151,6 +151,6 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	c := describe(nodes, pods, events, now)
 	assert.Equal(t, []int{keptNodes, keptPods, keptEvents}, []int{len(c.Nodes), len(c.Pods), len(c.Events)})
 	assert.Equal(t, []int{maxNodes, 1, maxPods, 1}, []int{c.NodeCount, c.SickNodes, c.PodCount, c.SickPods})
-	assert.Equal(t, []string{"node-0999", "pod-1999"}, []string{c.Nodes[0].Name, c.Pods[0].Name})
+	assert.Equal(t, []string{"node-0999", "pod-0999"}, []string{c.Nodes[0].Name, c.Pods[0].Name})
 	assert.Equal(t, []bool{true, false, true}, []bool{c.MoreNodes, c.MorePods, c.MoreEvents})
 }

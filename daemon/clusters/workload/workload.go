@@ -26,9 +26,9 @@ import (
 // Bounds of what is asked for.
 const (
 	maxNodes  = 1000
-	maxPods   = 2000
-	maxEvents = 2000
-	maxAnswer = 32 << 20        // bytes of one answer
+	maxPods   = 1000
+	maxEvents = 1000
+	maxAnswer = 16 << 20        // bytes of one answer
 	timeout   = 3 * time.Second // of the first question to one API server
 )
 

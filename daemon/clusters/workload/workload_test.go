@@ -157,7 +157,7 @@ func TestAnAnswerWithoutEndIsBrokenOff(t *testing.T) {
 	s := newAPIServer(t)
 	s.floods = "/api/v1/pods"
 	_, err := asker().Ask(t.Context(), newKubeconfig(t, s))
-	assert.ErrorContains(t, err, "the answer is longer than 32 MiB")
+	assert.ErrorContains(t, err, "the answer is longer than 16 MiB")
 }
 
 func TestASilentClusterEndsWithTheContext(t *testing.T) {
