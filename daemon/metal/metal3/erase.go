@@ -91,9 +91,9 @@ func CheckErase(r EraseRequest) ([]ErasedDisk, error) {
 	if err := checkGivenUp(r); err != nil {
 		return nil, err
 	}
-	if r.Host.Status.HardwareDetails == nil || r.Found == nil {
-		return nil, fmt.Errorf("it is not known what is on its disks; run: kubectl -n %s annotate bmh %s %s=", Namespace,
-			r.Host.Name, metal3api.InspectAnnotationPrefix)
+	if r.Host.Status.HardwareDetails == nil || r.Found == nil || wasInstalledSince(r.Host) {
+		return nil, fmt.Errorf("it is not known what is on its disks now; have it inspected, and try again when it is "+
+			"available: kubectl -n %s annotate bmh %s %s=", Namespace, r.Host.Name, metal3api.InspectAnnotationPrefix)
 	}
 
 	chosen, err := chooseErased(r.Host, r.Names)
@@ -118,6 +118,13 @@ func CheckErase(r EraseRequest) ([]ErasedDisk, error) {
 	}
 
 	return disks, nil
+}
+
+// wasInstalledSince reports whether a host had a system after its last inspection: what that saw is not what its owner
+// gives up now.
+func wasInstalledSince(h *metal3api.BareMetalHost) bool {
+	done := h.Status.OperationHistory
+	return done.Provision.End.After(done.Inspect.Start.Time) || done.Deprovision.End.After(done.Inspect.Start.Time)
 }
 
 // checkGivenUp is nil if nobody uses a host and the operator has no work with it.

@@ -87,6 +87,18 @@ func TestCheckErase(t *testing.T) {
 		{"on hold", func(r *EraseRequest) { r.Host.Annotations[annotationPaused] = label.Hold }, nil, "its checks have not passed yet"},
 		{"without a BMC", func(r *EraseRequest) { r.HasBMC = false }, nil, "it has no BMC"},
 		{"not inspected", func(r *EraseRequest) { r.Found = nil }, nil, "it is not known what is on its disks"},
+		{"installed since it was inspected", func(r *EraseRequest) {
+			r.Host.Status.OperationHistory.Inspect.Start = metav1.NewTime(time.Now().Add(-time.Hour))
+			r.Host.Status.OperationHistory.Provision.End = metav1.Now()
+		}, nil, "it is not known what is on its disks now"},
+		{"given up since it was inspected", func(r *EraseRequest) {
+			r.Host.Status.OperationHistory.Inspect.Start = metav1.NewTime(time.Now().Add(-time.Hour))
+			r.Host.Status.OperationHistory.Deprovision.End = metav1.Now()
+		}, nil, "it is not known what is on its disks now"},
+		{"inspected since it was given up", func(r *EraseRequest) {
+			r.Host.Status.OperationHistory.Provision.End = metav1.NewTime(time.Now().Add(-time.Hour))
+			r.Host.Status.OperationHistory.Inspect.Start = metav1.Now()
+		}, []string{"A"}, ""},
 		{"a disk that was not seen", func(r *EraseRequest) { delete(r.Found, "/dev/sda") }, nil, "it is not known what its disk /dev/sda holds"},
 		{"a disk that cannot be read", func(r *EraseRequest) { r.Found["/dev/sda"] = inspection.Disk{Unreadable: "I/O error"} }, nil, "cannot be read: I/O error"},
 		{"no host", func(r *EraseRequest) { r.Host = nil }, nil, "it has no BareMetalHost"},

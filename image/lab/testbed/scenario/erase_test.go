@@ -59,6 +59,15 @@ func TestDisksAreErasedOnPurpose(t *testing.T) {
 	run(t, ctx, d, "kubectl", "-n", "metal3", "patch", "bmh", host.Name, "--type", "merge", "-p", `{"spec":{"image":null}}`)
 	follow(t, ctx, d, began, scenario.HostInState(host.Name, metal3api.StateAvailable))
 
+	// What is on its disks is looked at first: the last inspection was before its installation.
+	refuses("it is not known what is on its disks now", host.Name, "--confirm", host.Name)
+	given := time.Now()
+	run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "bmh", host.Name, "inspect.metal3.io=")
+	follow(t, ctx, d, began, func(hosts map[string]metal3api.BareMetalHost) bool {
+		h := hosts[host.Name]
+		return h.Status.Provisioning.State == metal3api.StateAvailable && h.Status.OperationHistory.Inspect.End.After(given)
+	})
+
 	// Nothing is erased before it is confirmed with the name of the node.
 	refuses(kept.Name+" is confirmed, not "+host.Name, host.Name, "--confirm", kept.Name)
 	refuses(`"OTHER" names 0 of its disks`, host.Name, "--disk", "OTHER", "--confirm", host.Name)
@@ -108,7 +117,7 @@ func TestDisksAreErasedOnPurpose(t *testing.T) {
 	assert.Empty(t, kept.Disks()[0].Erased)
 	audit := run(t, ctx, d, "firstlightd", "audit", "--user", "root")
 	t.Log("\n" + audit)
-	assert.Equal(t, 7, strings.Count(audit, "baremetalhosts.metal3.io/node"), "confirmed requests")
+	assert.Equal(t, 8, strings.Count(audit, "baremetalhosts.metal3.io/node"), "confirmed requests")
 	events := run(t, ctx, d, "kubectl", "-n", "metal3", "get", "events", "--field-selector", "involvedObject.name="+host.Name,
 		"-o", "custom-columns=REASON:.reason,MESSAGE:.message")
 	t.Log("\n" + events)
