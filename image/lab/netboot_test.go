@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,19 +27,11 @@ import (
 // own, its machine begins with the iPXE in QEMU's network card. With Secure Boot enforced it is shim and GRUB in place
 // of iPXE.
 func TestNetboot(t *testing.T) {
-	needKind(t, "qemu")
-	if os.Getuid() != 0 {
-		t.Skip("needs root: the machine hangs on a tap device in a network namespace")
-	}
-	dir := os.Getenv(netbootDir)
-	if dir == "" {
-		// The rest runs in a network namespace of its own, with all that it starts.
-		dir = t.TempDir()
-		netbootParts(t, dir)
-		runInNamespace(t, dir)
+	dir, isInside := enterNetbootNamespace(t)
+	if !isInside {
 		return
 	}
-	makeNetbootLink(t)
+
 	parts := netbootPaths(dir)
 	const (
 		script     = `ipxe: script" mac=52:54:00:fe:00:01`
@@ -82,7 +75,7 @@ func TestNetboot(t *testing.T) {
 	}
 	for _, machine := range machines {
 		t.Run(machine.name, func(t *testing.T) {
-			m, log := newNetbootMachine(t, parts, machine.firmware, machine.mac, machine.device, machine.extra)
+			m, log, _ := newNetbootMachine(t, parts, machine.firmware, machine.mac, machine.device, machine.extra)
 			require.NoError(t, m.Start(t.Context()))
 			if machine.firmware == lab.SecureBoot {
 				see(t, m, "secureboot: Secure boot enabled")
@@ -109,16 +102,32 @@ const (
 	secureMAC  = "52:54:00:fe:00:02" // by signed programs
 )
 
+// diskGRUB is the signed GRUB for disks, next to the one for networks.
+const diskGRUB = "grubx64-disk.efi"
+
 // withoutPXE are arguments of QEMU by which OVMF has no PXE for IPv4: it goes on to HTTP boot.
 var withoutPXE = []string{"-fw_cfg", "name=opt/org.tianocore/IPv4PXESupport,string=n"}
 
-// runInNamespace runs the test again in a network namespace of its own, with all that it starts.
-func runInNamespace(t *testing.T, dir string) {
+// enterNetbootNamespace runs the test again in a network namespace of its own, with all that it starts. There isInside
+// is true, and dir has what netbootParts made.
+func enterNetbootNamespace(t *testing.T) (dir string, isInside bool) {
+	needKind(t, "qemu")
+	if os.Getuid() != 0 {
+		t.Skip("needs root: the machine hangs on a tap device in a network namespace")
+	}
+	if dir := os.Getenv(netbootDir); dir != "" {
+		makeNetbootLink(t)
+		return dir, true
+	}
+
+	dir = t.TempDir()
+	netbootParts(t, dir)
 	inside := exec.CommandContext(t.Context(), "unshare", "--net", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	inside.Env = append(os.Environ(), netbootDir+"="+dir)
 	out, err := inside.CombinedOutput()
 	t.Logf("inside:\n%s", out)
 	require.NoError(t, err)
+	return "", false
 }
 
 // makeNetbootLink makes the link of the machines in the namespace.
@@ -129,28 +138,34 @@ func makeNetbootLink(t *testing.T) {
 	}
 }
 
-// newNetbootMachine is a machine, still off, with a daemon next to it, and that one's log file.
+// newNetbootMachine is a machine, still off, with a daemon next to it: its log file, and what ends it before the test.
 func newNetbootMachine(
 	t *testing.T, parts netbootFiles, firmware lab.Firmware, mac, device string, extra []string,
-) (*lab.Machine, string) {
+) (m *lab.Machine, log string, stop func()) {
 	m, err := lab.New(lab.Config{
 		Name: "netboot-" + filepath.Base(t.Name()), Dir: t.TempDir(), Firmware: firmware, Accel: accel(t), CPUs: 1, MiB: 768,
+		Disks: parts.disks,
 		Extra: append(extra, "-netdev", "tap,id=t0,ifname=netboot0,script=no,downscript=no",
 			"-device", device+",netdev=t0,mac="+mac+",bootindex=1"),
 	})
 	require.NoError(t, err)
-	log := startBootServices(t, parts)
+	log, stop = startBootServices(t, parts)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("QEMU: %s\nconsole:\n%s\ndaemon:\n%s", m.CommandLine(), m.Console().Tail(100), readAll(log))
 		}
 		assert.NoError(t, m.Close())
 	})
-	return m, log
+	return m, log, stop
 }
 
 // netbootFiles is where the parts are.
-type netbootFiles struct{ daemon, ipxe, signed, web string }
+type netbootFiles struct {
+	daemon, ipxe, signed, web string
+
+	secure string     // what the daemon lets secureMAC boot, in the words of its configuration
+	disks  []lab.Disk // of the machine
+}
 
 const netbootDir = "FIRSTLIGHT_NETBOOT_DIR" // set inside the namespace
 
@@ -160,6 +175,7 @@ func netbootPaths(dir string) netbootFiles {
 		ipxe:   filepath.Join(dir, "deb/usr/lib/ipxe"),
 		signed: filepath.Join(dir, "signed"),
 		web:    filepath.Join(dir, "web"),
+		secure: "action: ramdisk, kernel: vmlinuz, initrd: [ramdisk], args: [console=ttyS0, panic=-1, netboot.word=hello]",
 	}
 }
 
@@ -193,6 +209,7 @@ func netbootParts(t *testing.T, dir string) {
 	for from, to := range map[string]string{
 		"usr/lib/shim/shimx64.efi.signed":                      "shimx64.efi",
 		"usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed": "grubx64.efi",
+		"usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed":    diskGRUB,
 	} {
 		require.NoError(t, os.Rename(filepath.Join(deb, from), filepath.Join(parts.signed, to)))
 	}
@@ -224,8 +241,9 @@ func unpackDebs(t *testing.T, into string, patterns ...string) {
 	}
 }
 
-// startBootServices runs `firstlightd pxe` in the namespace of this thread and returns its log file.
-func startBootServices(t *testing.T, parts netbootFiles) string {
+// startBootServices runs `firstlightd pxe` in the namespace of this thread, until stop or the test's end, and returns its
+// log file.
+func startBootServices(t *testing.T, parts netbootFiles) (logFile string, stop func()) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "pxe.yaml")
 	text := fmt.Sprintf(`interface: netboot0
@@ -239,8 +257,8 @@ dhcp:
   - {prefix: 172.22.0.0/24, pool: 172.22.0.100-172.22.0.199, lease: 10m}
 machines:
   "52:54:00:fe:00:01": {action: ramdisk, kernel: vmlinuz, initrd: [ramdisk], args: [console=ttyS0, panic=-1, netboot.word=hello]}
-  "52:54:00:fe:00:02": {action: ramdisk, secureBoot: true, kernel: vmlinuz, initrd: [ramdisk], args: [console=ttyS0, panic=-1, netboot.word=hello]}
-`, parts.ipxe, parts.signed, parts.web, filepath.Join(dir, "leases"))
+  "52:54:00:fe:00:02": {secureBoot: true, %s}
+`, parts.ipxe, parts.signed, parts.web, filepath.Join(dir, "leases"), parts.secure)
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	log, err := os.Create(filepath.Join(dir, "log"))
 	require.NoError(t, err)
@@ -249,12 +267,13 @@ machines:
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.Stdout, cmd.Stderr = log, log
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		assert.NoError(t, ignoreExit(cmd.Wait(), ctx))
 		_ = log.Close()
 	})
-	return log.Name()
+	t.Cleanup(stop)
+	return log.Name(), stop
 }
 
 // ignoreExit: a daemon that was told to stop ends without an error of its own.

@@ -11,24 +11,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/gpt"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/lab"
 )
 
 // TestSecureNetbootRefusesWhatIsNotSigned: firmware that enforces Secure Boot loads no iPXE, shim no GRUB of which a byte
 // was changed, and GRUB no such kernel. Nothing of what was changed runs, and the screen says so.
 func TestSecureNetbootRefusesWhatIsNotSigned(t *testing.T) {
-	needKind(t, "qemu")
-	if os.Getuid() != 0 {
-		t.Skip("needs root: the machine hangs on a tap device in a network namespace")
-	}
-	dir := os.Getenv(netbootDir)
-	if dir == "" {
-		dir = t.TempDir()
-		netbootParts(t, dir)
-		runInNamespace(t, dir)
+	dir, isInside := enterNetbootNamespace(t)
+	if !isInside {
 		return
 	}
-	makeNetbootLink(t)
 	for _, c := range []struct {
 		name   string
 		mac    string
@@ -55,7 +50,7 @@ func TestSecureNetbootRefusesWhatIsNotSigned(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			parts := netbootPaths(dir)
 			c.change(t, &parts)
-			m, log := newNetbootMachine(t, parts, lab.SecureBoot, c.mac, "virtio-net-pci,romfile=", nil)
+			m, log, _ := newNetbootMachine(t, parts, lab.SecureBoot, c.mac, "virtio-net-pci,romfile=", nil)
 			require.NoError(t, m.Start(t.Context()))
 			for _, text := range c.screen {
 				require.Eventually(t, func() bool { return strings.Contains(m.Console().Tail(1000), text) },
@@ -66,6 +61,53 @@ func TestSecureNetbootRefusesWhatIsNotSigned(t *testing.T) {
 			assert.NotContains(t, m.Console().Tail(1000), "Linux version")
 		})
 	}
+}
+
+// TestSecureNetbootContinuesToTheDisk: a machine that waits in GRUB while it is decided that it boots its own disk starts
+// that, signed from shim to kernel.
+func TestSecureNetbootContinuesToTheDisk(t *testing.T) {
+	dir, isInside := enterNetbootNamespace(t)
+	if !isInside {
+		return
+	}
+
+	parts := netbootPaths(dir)
+	parts.secure = "action: wait, reason: nothing is decided yet"
+	parts.disks = []lab.Disk{{Image: secureDisk(t, parts), Bus: lab.Virtio, BootIx: 2}}
+	m, _, stop := newNetbootMachine(t, parts, lab.SecureBoot, secureMAC, "virtio-net-pci,romfile=", nil)
+	require.NoError(t, m.Start(t.Context()))
+	see(t, m, "waits: nothing is decided yet")
+	stop()
+	parts.secure = "action: disk"
+	log, _ := startBootServices(t, parts)
+	see(t, m, "boots its own disk")
+	see(t, m, "secureboot: Secure boot enabled")
+	assert.Contains(t, see(t, m, "NETBOOT-REACHED-INIT"), "from.disk=yes")
+	assert.Contains(t, readAll(log), `grub: script" mac=`+secureMAC)
+	assert.NotContains(t, readAll(log), "path=/vmlinuz")
+}
+
+// secureDisk is a disk as an installed system has it: shim, GRUB, kernel and ramdisk on an ESP.
+func secureDisk(t *testing.T, parts netbootFiles) string {
+	config := "linux /vmlinuz console=ttyS0 panic=-1 from.disk=yes\ninitrd /ramdisk\nboot\n"
+	path := filepath.Join(t.TempDir(), "disk.img")
+	require.NoError(t, disk.Write(t.Context(), path, disk.Layout{
+		GUID: "00112233-4455-6677-8899-000000000001",
+		Partitions: []disk.Partition{{
+			Name: "ESP",
+			Type: gpt.TypeESP,
+			GUID: "00112233-4455-6677-8899-000000000002",
+			Size: 64 << 20,
+			Content: disk.FAT{Label: "ESP", Files: []disk.File{
+				disk.HostFile("EFI/BOOT/BOOTX64.EFI", filepath.Join(parts.signed, "shimx64.efi")),
+				disk.HostFile("EFI/BOOT/grubx64.efi", filepath.Join(parts.signed, diskGRUB)),
+				disk.TextFile(stick.GrubConfigPath, []byte(config)),
+				disk.HostFile("vmlinuz", filepath.Join(parts.web, "vmlinuz")),
+				disk.HostFile("ramdisk", filepath.Join(parts.web, "ramdisk")),
+			}},
+		}},
+	}))
+	return path
 }
 
 // changedCopy is a folder with the same files, of which one has another byte in the middle of its code.
