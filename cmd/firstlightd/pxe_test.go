@@ -22,15 +22,19 @@ dhcp:
   - {prefix: 172.22.0.0/24, pool: 172.22.0.100-172.22.0.199, lease: 10m}
 machines:
   "52:54:00:00:00:01": {action: ramdisk, kernel: k, initrd: [r], args: [a=b], address: 172.22.0.10, hostname: node1}
+  "52:54:00:00:00:02": {action: disk, secureBoot: true}
 default: {action: refuse, reason: not ours}
 `))
 	require.NoError(t, err)
 	mac := net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}
 	assert.Equal(t, pxe.ActionRamdisk, parsed.conf.Booter.Boot(t.Context(), pxe.Machine{MAC: mac}).Action)
+	assert.False(t, parsed.conf.Booter.Boot(t.Context(), pxe.Machine{MAC: mac}).SecureBoot)
+	secure := parsed.conf.Booter.Boot(t.Context(), pxe.Machine{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, 2}})
+	assert.Equal(t, pxe.Boot{Action: pxe.ActionDisk, SecureBoot: true}, secure)
 	other := parsed.conf.Booter.Boot(t.Context(), pxe.Machine{MAC: net.HardwareAddr{0, 1, 2, 3, 4, 5}})
 	assert.Equal(t, pxe.Boot{Action: pxe.ActionRefuse, Reason: "not ours"}, other)
 	assert.Equal(t, other, parsed.conf.Booter.Boot(t.Context(), pxe.Machine{}))
-	require.Len(t, parsed.conf.DHCP.Reservations, 1)
+	require.Len(t, parsed.conf.DHCP.Reservations, 2)
 	assert.Equal(t, mac, parsed.conf.DHCP.Reservations[0].MAC)
 }
 

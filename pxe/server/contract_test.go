@@ -3,6 +3,8 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -132,6 +134,19 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			assert.Equal(c, http.StatusOK, answer.StatusCode)
 		}, eventually, tick)
 		require.Len(t, s.Traces().List(), 1)
+		answer, err := http.Get("http://127.38.80.1:18080/" + pxe.GRUBConfig)
+		require.NoError(t, err)
+		config, err := io.ReadAll(answer.Body)
+		require.NoError(t, errors.Join(err, answer.Body.Close()))
+		assert.Contains(t, string(config), "source '(http,127.38.80.1:18080)/grub/'$net_default_mac")
+		byTFTP, err := peer.NewClient("127.38.80.1:10069")
+		require.NoError(t, err)
+		from, err := byTFTP.Receive("/"+pxe.GRUBConfig, "octet")
+		require.NoError(t, err)
+		var same bytes.Buffer
+		_, err = from.WriteTo(&same)
+		require.NoError(t, err)
+		assert.Equal(t, string(config), same.String())
 		cancel()
 		require.NoError(t, <-ended)
 	}
