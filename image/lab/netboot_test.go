@@ -3,6 +3,7 @@ package lab_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -61,8 +62,15 @@ func TestNetboot(t *testing.T) {
 		{
 			"secure", lab.SecureBoot, secureMAC, "virtio-net-pci,romfile=", nil,
 			[]string{
-				"event=offer", "file=shimx64.efi result=done", "file=grubx64.efi result=done", "file=/grub/grub.cfg result=done",
-				grubScript, "path=/vmlinuz", "path=/ramdisk",
+				"event=offer", "file=shimx64.efi result=done", "file=grubx64.efi result=done",
+				"file=/grub/grub.cfg result=done", grubScript, "path=/vmlinuz", "path=/ramdisk",
+			},
+		},
+		{
+			// What is signed also boots where nothing asks for a signature.
+			"signed", lab.UEFI, secureMAC, "virtio-net-pci,romfile=", nil,
+			[]string{
+				"file=shimx64.efi result=done", "file=grubx64.efi result=done", grubScript, "path=/vmlinuz", "path=/ramdisk",
 			},
 		},
 		{
@@ -79,6 +87,8 @@ func TestNetboot(t *testing.T) {
 			require.NoError(t, m.Start(t.Context()))
 			if machine.firmware == lab.SecureBoot {
 				see(t, m, "secureboot: Secure boot enabled")
+			} else if machine.firmware == lab.UEFI {
+				see(t, m, "secureboot: Secure boot disabled")
 			}
 			line := see(t, m, "NETBOOT-REACHED-INIT")
 			assert.Contains(t, line, "BOOTIF=01-"+strings.ReplaceAll(machine.mac, ":", "-"))
@@ -122,7 +132,11 @@ func enterNetbootNamespace(t *testing.T) (dir string, isInside bool) {
 
 	dir = t.TempDir()
 	netbootParts(t, dir)
-	inside := exec.CommandContext(t.Context(), "unshare", "--net", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	run := "^" + t.Name() + "$"
+	if _, cases, ok := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); ok {
+		run += "/" + cases
+	}
+	inside := exec.CommandContext(t.Context(), "unshare", "--net", os.Args[0], "-test.run="+run, "-test.v")
 	inside.Env = append(os.Environ(), netbootDir+"="+dir)
 	out, err := inside.CombinedOutput()
 	t.Logf("inside:\n%s", out)
@@ -132,7 +146,9 @@ func enterNetbootNamespace(t *testing.T) (dir string, isInside bool) {
 
 // makeNetbootLink makes the link of the machines in the namespace.
 func makeNetbootLink(t *testing.T) {
-	for _, args := range []string{"link set lo up", "tuntap add dev netboot0 mode tap", "addr add 172.22.0.1/24 dev netboot0", "link set netboot0 up"} {
+	for _, args := range []string{
+		"link set lo up", "tuntap add dev netboot0 mode tap", "addr add 172.22.0.1/24 dev netboot0", "link set netboot0 up",
+	} {
 		out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
 		require.NoError(t, err, "ip %s: %s", args, out)
 	}
@@ -143,7 +159,8 @@ func newNetbootMachine(
 	t *testing.T, parts netbootFiles, firmware lab.Firmware, mac, device string, extra []string,
 ) (m *lab.Machine, log string, stop func()) {
 	m, err := lab.New(lab.Config{
-		Name: "netboot-" + filepath.Base(t.Name()), Dir: t.TempDir(), Firmware: firmware, Accel: accel(t), CPUs: 1, MiB: 768,
+		Name: "netboot-" + filepath.Base(t.Name()), Dir: t.TempDir(),
+		Firmware: firmware, Accel: accel(t), CPUs: 1, MiB: 768,
 		Disks: parts.disks,
 		Extra: append(extra, "-netdev", "tap,id=t0,ifname=netboot0,script=no,downscript=no",
 			"-device", device+",netdev=t0,mac="+mac+",bootindex=1"),
@@ -241,8 +258,8 @@ func unpackDebs(t *testing.T, into string, patterns ...string) {
 	}
 }
 
-// startBootServices runs `firstlightd pxe` in the namespace of this thread, until stop or the test's end, and returns its
-// log file.
+// startBootServices runs `firstlightd pxe` in the namespace of this thread, until stop or the test's end. It returns its
+// log file and stop.
 func startBootServices(t *testing.T, parts netbootFiles) (logFile string, stop func()) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "pxe.yaml")

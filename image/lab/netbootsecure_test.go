@@ -17,8 +17,8 @@ import (
 	"firstlight.dev/firstlight/image/lab"
 )
 
-// TestSecureNetbootRefusesWhatIsNotSigned: firmware that enforces Secure Boot loads no iPXE, shim no GRUB of which a byte
-// was changed, and GRUB no such kernel. Nothing of what was changed runs, and the screen says so.
+// TestSecureNetbootRefusesWhatIsNotSigned: firmware that enforces Secure Boot loads no iPXE, shim no GRUB of which a
+// byte was changed, and GRUB no such kernel. Nothing of what was changed runs, and the screen says so.
 func TestSecureNetbootRefusesWhatIsNotSigned(t *testing.T) {
 	dir, isInside := enterNetbootNamespace(t)
 	if !isInside {
@@ -44,7 +44,8 @@ func TestSecureNetbootRefusesWhatIsNotSigned(t *testing.T) {
 		{
 			"kernel", secureMAC,
 			func(t *testing.T, parts *netbootFiles) { parts.web = changedCopy(t, parts.web, "vmlinuz") },
-			[]string{"bad shim signature", "could not load or start the ramdisk, asking again"}, "path=/vmlinuz", "path=/ramdisk",
+			[]string{"bad shim signature", "could not load or start the ramdisk, asking again"},
+			"path=/vmlinuz", "path=/ramdisk",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -63,8 +64,8 @@ func TestSecureNetbootRefusesWhatIsNotSigned(t *testing.T) {
 	}
 }
 
-// TestSecureNetbootContinuesToTheDisk: a machine that waits in GRUB while it is decided that it boots its own disk starts
-// that, signed from shim to kernel.
+// TestSecureNetbootContinuesToTheDisk: a machine that waits in GRUB while it is decided that it boots its own disk
+// starts that, signed from shim to kernel.
 func TestSecureNetbootContinuesToTheDisk(t *testing.T) {
 	dir, isInside := enterNetbootNamespace(t)
 	if !isInside {

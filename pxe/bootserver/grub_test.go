@@ -31,7 +31,11 @@ func TestScriptOfGRUB(t *testing.T) {
 			"linux '(http,172.22.0.1:8080)/k' 'a=b' 'BOOTIF=01-52-54-00-00-00-01'",
 			boottrace.Mark{Detail: "inspect"},
 		},
-		{pxe.Boot{Action: pxe.ActionDisk, SecureBoot: true}, "chainloader /EFI/BOOT/BOOTX64.EFI", boottrace.Mark{Detail: "disk"}},
+		{
+			pxe.Boot{Action: pxe.ActionDisk, SecureBoot: true},
+			"chainloader /EFI/BOOT/BOOTX64.EFI",
+			boottrace.Mark{Detail: "disk"},
+		},
 		{
 			pxe.Boot{Action: pxe.ActionRefuse, Reason: "not of this site", SecureBoot: true},
 			"may not boot from here: not of this site",
@@ -66,8 +70,8 @@ func TestScriptOfGRUBFromTheConductor(t *testing.T) {
 	b.rack.leases[here] = mac1
 	assert.Contains(t, b.get(grubURL).Body.String(), "waits: its script is not written yet")
 
-	b.write(t, boot.Script, []byte("#!ipxe\n\n:deploy\nkernel http://172.22.0.1:6180/n/deploy_kernel text ipa-api-url=https://1.2.3.4/b/${token}"+
-		" BOOTIF=${mac} initrd=deploy_ramdisk || goto retry\n\ninitrd http://172.22.0.1:6180/n/deploy_ramdisk || goto retry\nboot\n"))
+	b.write(t, boot.Script, []byte("#!ipxe\n\n:deploy\nkernel http://172.22.0.1:6180/n/deploy_kernel text "+
+		"ipa-api-url=https://1.2.3.4/b/${token} BOOTIF=${mac} initrd=deploy_ramdisk || goto retry\n\ninitrd http://172.22.0.1:6180/n/deploy_ramdisk || goto retry\nboot\n"))
 	assert.Equal(t, `echo 'Firstlight: 52:54:00:00:00:01 boots the ramdisk (ramdisk)'
 if linux '(http,172.22.0.1:6180)/n/deploy_kernel' 'text' 'ipa-api-url=https://1.2.3.4/b/s3cret-t0ken' 'BOOTIF=01-52-54-00-00-00-01'; then
 	if initrd '(http,172.22.0.1:6180)/n/deploy_ramdisk'; then

@@ -26,7 +26,10 @@ func TestTheSiteSaysWhoBootsSignedPrograms(t *testing.T) {
 		}}).WithDefaults()
 		p := New(Deps{Log: slog.New(slog.DiscardHandler), Site: func() *site.Site { return s }})
 		for mac, want := range map[string]bool{
-			"52:54:00:00:00:01": true, "52:54:00:00:00:11": true, "52:54:00:00:00:02": false, "52:54:00:00:00:03": unknown,
+			"52:54:00:00:00:01": true,
+			"52:54:00:00:00:11": true,
+			"52:54:00:00:00:02": false,
+			"52:54:00:00:00:03": unknown,
 		} {
 			assert.Equal(t, want, p.Hosts.BootsSecurely(mac), "%s, by default %q", mac, defaults)
 		}

@@ -145,8 +145,8 @@ var bootRules = []rule{
 		sentence: func(v View) string {
 			return fmt.Sprintf("loaded %s and asks for no script", furthestMark(v).Detail)
 		},
-		next: fixedNext("check its console: Secure Boot refuses iPXE (give it bootMode: UEFISecureBoot), or iPXE lacks a driver for " +
-			"the NIC, or the switch port is slow to forward (make it an edge port)"),
+		next: fixedNext("check its console: Secure Boot refuses iPXE (give it bootMode: UEFISecureBoot), or iPXE lacks " +
+			"a driver for the NIC, or the switch port is slow to forward (make it an edge port)"),
 	},
 	{
 		name:     "script-refused",
