@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/image/lab/try"
 )
 
@@ -134,6 +135,9 @@ func (u tryUpFlags) buildImage(cmd *cobra.Command, image string) error {
 	return nil
 }
 
+// lineLength is how much is shown of what the appliance waits for, in bytes; `try why` and `try status` say all.
+const lineLength = 100
+
 // watchTry shows every change of the rack until it has done all that it can.
 func watchTry(ctx context.Context, out io.Writer, rack try.Rack) error {
 	began, said := time.Now(), ""
@@ -145,7 +149,7 @@ func watchTry(ctx context.Context, out io.Writer, rack try.Rack) error {
 		line := "systemd starts"
 		document, err := rack.Document(ctx)
 		if err == nil {
-			line = try.Describe(document)
+			line = excerpt.Start(try.Describe(document), lineLength)
 		}
 		if line != said {
 			fmt.Fprintf(out, "%6s  %s\n", time.Since(began).Round(time.Second), line)
@@ -173,6 +177,9 @@ func showTryHelp(w io.Writer, rack try.Rack, dir string) error {
 	command := "firstlight try"
 	if program, err := os.Executable(); err == nil {
 		command = shorten(program) + " try"
+	}
+	if os.Getenv("SUDO_USER") != "" { // sudo(8)
+		command = "sudo " + command
 	}
 	if dir != defaultTryDir {
 		command += " --dir " + dir

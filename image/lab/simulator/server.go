@@ -127,7 +127,6 @@ func newServer(f *Simulator, i int, bmc, agent netip.Addr) *Server {
 		bmcAddr:   bmc,
 		address:   agent,
 		sessions:  map[string]bool{},
-		netFirst:  f.config.NetworkFirst,
 		disks:     []Disk{{Name: "/dev/sda", Serial: fmt.Sprintf("DISK%d", i), Size: 480 << 30}},
 	}
 	h.service = &service{addr: netip.AddrPortFrom(bmc, BMCPort), handler: http.HandlerFunc(h.serveBMC), cert: f.cert}

@@ -55,8 +55,6 @@ type Config struct {
 	Heartbeat time.Duration // least time between two heartbeats; 0: 5 s, as the real agent
 	Log       *slog.Logger  // nil: nothing is logged
 
-	// NetworkFirst gives every host a firmware that boots the network before its disk, see Server.SetNetworkFirst.
-	NetworkFirst bool
 	// Keep is a file that keeps disks, power, passwords and the BMCs' certificate: hosts begin with what it says. "":
 	// nothing outlives the simulator.
 	Keep string
@@ -120,7 +118,9 @@ func Start(c Config) (*Simulator, error) {
 		f.noteChange()
 	}
 	for _, h := range f.hosts {
-		h.Power(kept.Servers[h.Name].On)
+		if kept.Servers[h.Name].On {
+			h.SwitchOn(!h.isInstalled()) // from a disk with nothing on it a firmware goes on to the network
+		}
 	}
 
 	return f, nil

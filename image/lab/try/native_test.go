@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab/container"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/try"
@@ -81,6 +82,7 @@ func TestARackIsTried(t *testing.T) {
 	up := []string{"--image", image, "--daemon", daemon, "--servers", "3", "--timeout", "8m"}
 	out := u.must(up...)
 	t.Logf("from the command to three provisioned servers: %.0f s", time.Since(began).Seconds())
+	u.writePage(out)
 	assert.Contains(t, out, "an appliance in namespaces and 3 simulated servers")
 	assert.Contains(t, out, "no system to log in to")
 	assert.Equal(t, 3, strings.Count(u.must("kubectl", "get", "bmh", "-A", "--no-headers"), " provisioned "))
@@ -109,6 +111,15 @@ func TestARackIsTried(t *testing.T) {
 	u.must("down", "--remove")
 	assert.NoDirExists(t, u.dir)
 	u.leavesNothing(before, inside)
+}
+
+// writePage writes what the command printed into the walk-through, as who has the tree as his directory sees it.
+func (u user) writePage(out string) {
+	u.t.Helper()
+	hosts := u.must("kubectl", "get", "bmh", "-A")
+	names := strings.NewReplacer(" --dir "+u.dir, "", u.program, "bin/firstlight", u.dir, "build/try")
+	goldentest.WriteBlock(u.t, "../../../docs/try.md", "try",
+		"$ sudo bin/firstlight try\n"+names.Replace(out)+"$ sudo bin/firstlight try kubectl get bmh -A\n"+hosts)
 }
 
 // seesPage asks for the page by the port of loopback that leads to it.

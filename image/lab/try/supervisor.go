@@ -108,17 +108,16 @@ func (s *supervisor) openConsole(context.Context) error {
 // addServers plugs in the servers and writes the site that names them.
 func (s *supervisor) addServers(context.Context) (err error) {
 	s.servers, err = simulator.Start(simulator.Config{
-		Hosts:        s.made.Order.Servers,
-		Boot:         bootServer,
-		BMC:          firstBMC(),
-		Username:     bmcUser,
-		Password:     s.made.Password,
-		Namespace:    s.cables[1].bridge.Path(),
-		Wire:         s.cables[0].bridge.Path(),
-		NIC:          netns.BridgeName,
-		NetworkFirst: true,
-		Keep:         s.rack.path(serversFile),
-		Log:          s.log,
+		Hosts:     s.made.Order.Servers,
+		Boot:      bootServer,
+		BMC:       firstBMC(),
+		Username:  bmcUser,
+		Password:  s.made.Password,
+		Namespace: s.cables[1].bridge.Path(),
+		Wire:      s.cables[0].bridge.Path(),
+		NIC:       netns.BridgeName,
+		Keep:      s.rack.path(serversFile),
+		Log:       s.log,
 	})
 	if err != nil {
 		return err
