@@ -239,14 +239,14 @@ func artifactsStatus(
 	return s
 }
 
-// uploadedImages are the OS images among the artifacts, by the names that site.yaml may use; never
-// nil. files is the address of the boot server.
-func uploadedImages(files string) (map[string]metal3.Image, error) {
+// uploadedImages are the OS images among the artifacts, by the names that site.yaml may use, never
+// nil, and the signatures among them. files is the address of the boot server.
+func uploadedImages(files string) (map[string]metal3.Image, []string, error) {
 	c, err := publish.Read(catalogFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return nodeImagesOf(c, files), err
+	return nodeImagesOf(c, files), c.Signatures, err
 }
 
 func nodeImagesOf(c artifact.Catalog, files string) map[string]metal3.Image {

@@ -174,7 +174,7 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 		Kube:    d.kube,
 		Boot:    d.boot,
 		Kinds:   v1alpha1.AddToScheme,
-		Uploads: func() (map[string]metal3.Image, error) { return uploadedImages(d.boot.FileURL()) },
+		Uploads: func() (map[string]metal3.Image, []string, error) { return uploadedImages(d.boot.FileURL()) },
 	})
 	d.boot.Minter, d.boot.Discs = d.metal.Gate, d.metal.Discs
 	d.metal.DescribeUnknown = d.finder.Describe

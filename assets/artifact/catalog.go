@@ -48,7 +48,11 @@ type Catalog struct {
 	Written     time.Time            `json:"written"`
 	Collections map[Collection]Usage `json:"collections"`
 	Images      []OSImage            `json:"images"`
+	Signatures  []string             `json:"signatures,omitempty"` // texts of signatures of minisign, of any file
 }
+
+// MaxSignatures is how many signatures of one owner are in the catalog: the first by cluster and name.
+const MaxSignatures = 100
 
 // Usage is what one collection holds.
 type Usage struct {

@@ -27,6 +27,7 @@ func (s *Site) WithDefaults() *Site {
 	}
 
 	d.AwayCopy = d.AwayCopy.withDefaults()
+	d.Images.Require = cmp.Or(d.Images.Require, "none")
 	d.Networks = d.Networks.withDefaults()
 	d.BMC.VerifyCertificate = cmp.Or(d.BMC.VerifyCertificate, CheckPin)
 	d.Nodes = slices.Clone(d.Nodes)

@@ -14,6 +14,25 @@ type Updates struct {
 	Keys []SigningKey `yaml:"keys" default:"any image is taken" doc:"The public half of each key that signs images of the stick: with one, firstlightd update takes no image that none of them has signed. firstlight keys new --signing makes a key, firstlight sign signs."`
 }
 
+// RequireSigned is the value of Images.Require that asks for signatures.
+const RequireSigned = "signed"
+
+// Images is which images nodes are installed with.
+type Images struct {
+	Require string       `yaml:"require" enum:"signed|none" default:"none" doc:"signed: no node is given an image that none of keys has signed, uploaded or at a url; images that the stick brings are trusted. A node that has its image keeps it."`
+	Keys    []SigningKey `yaml:"keys" doc:"The public half of each key that signs images of nodes; firstlight keys new --signing makes a key, firstlight sign signs, firstlight artifact push uploads the signature."`
+}
+
+// checkImages checks what the parts of the section mean together.
+func (r *reader) checkImages(i *Images) {
+	switch {
+	case i.Require == RequireSigned && len(i.Keys) == 0:
+		r.Report("images.require", "no key is known that images could be signed by; add images.keys")
+	case i.Require != RequireSigned && len(i.Keys) > 0:
+		r.Report("images.keys", "nothing asks for signatures by these keys; add require: signed, or take them out")
+	}
+}
+
 // SigningKey is the public half of a signing key as minisign prints it, RW….
 type SigningKey string
 

@@ -70,10 +70,13 @@ func (f *artifactFlags) newPush() *cobra.Command {
 	var record artifact.Metadata
 	var notes []string
 	var replace bool
+	var signed string
 	cmd := &cobra.Command{
 		Use:   "push FILE KIND/NAME",
 		Short: "Send a file; the same command again continues after an interruption",
-		Args:  cobra.ExactArgs(2),
+		Long: `Send a file; the same command again continues after an interruption. --signature FILE.minisig sends the file's signature
+(firstlight sign) before it, as binary/NAME.minisig: a site with images.require: signed installs no OS image without.`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, k, err := f.open(args[1])
 			if err != nil {
@@ -83,6 +86,11 @@ func (f *artifactFlags) newPush() *cobra.Command {
 				return commandline.NewUsageError(err)
 			}
 
+			if signed != "" {
+				if err := pushSignature(cmd, c, k, signed, replace); err != nil {
+					return fmt.Errorf("push signature of %s: %w", args[0], err)
+				}
+			}
 			have, err := c.Push(
 				cmd.Context(), k, args[0], record, replace, newMeter(cmd.ErrOrStderr()).show,
 			)
@@ -96,6 +104,7 @@ func (f *artifactFlags) newPush() *cobra.Command {
 	cmd.Flags().StringVar(&record.Type, "type", "", "free text kept with it")
 	cmd.Flags().StringArrayVar(&notes, "note", nil, "KEY=VALUE kept with it; may be repeated")
 	cmd.Flags().BoolVar(&replace, "replace", false, "replace other content of the same name")
+	cmd.Flags().StringVar(&signed, "signature", "", "file with the signature of FILE, which is sent as well")
 	return cmd
 }
 

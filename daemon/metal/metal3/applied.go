@@ -157,6 +157,7 @@ func NewAppliedObjects(s *site.Site, a AppliedHost, ap Appliance) (NodeObjects, 
 		AwaitedSecret: a.AwaitedSecret,
 		BMC:           a.Credentials,
 		Own:           ownMAC(a.Node(), ap.MACs),
+		Unsigned:      ap.Trust.CheckImage(h.Spec.Image),
 	}
 	if n.Host.Spec.Image == nil {
 		return n, nil

@@ -67,6 +67,9 @@ func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found 
 	}
 
 	d := Next(n, withoutHold(have), rec, found)
+	if n.Unsigned != "" && d.Step == StepImage {
+		return holdFor(ReasonUnsigned, "%s", n.Unsigned)
+	}
 	if n.AwaitedSecret != "" && d.Step == StepImage {
 		return holdFor(ReasonDecision, "its spec.userData names Secret %s, which does not exist; apply it: "+
 			"%s after this host was applied it is installed without", n.AwaitedSecret, AwaitSecrets)

@@ -40,6 +40,7 @@ const (
 	ReasonDiskAmbiguous Reason = "disk-ambiguous" // its hints fit no disk, or several
 	ReasonDiskNotEmpty  Reason = "disk-not-empty" // its disk holds data, or it is not known what
 	ReasonInstalled     Reason = "installed"      // a disk says that an appliance installed the server
+	ReasonUnsigned      Reason = "unsigned"       // the site requires signed images, and its image is not
 	ReasonBackup        Reason = "backup"         // its backup on DATA is missing, or the API does not agree with it
 	ReasonTorn          Reason = "torn"           // its backup on DATA cannot be read
 	ReasonInvalid       Reason = "invalid"        // what the site says of it cannot become objects

@@ -49,6 +49,7 @@ type Appliance struct {
 	Key    string                                         // public key of the appliance's own log-in to nodes, as in authorized_keys
 	Hash   func(password string) (hash string, err error) // crypt(5) hash; passes a hash through
 	MACs   []string                                       // of its own NICs, lower case
+	Trust  ImageTrust
 }
 
 // NodeObjects is everything that one node becomes.
@@ -62,6 +63,9 @@ type NodeObjects struct {
 	Own     string // a MAC of the node that is one of the appliance's; "": none
 	Applied bool   // the host is not the site's: someone applied it (AppliedHost)
 	SameBMC string // another host that has the same BMC; "": none
+
+	// Unsigned is why the site's rules for images forbid this one, in a sentence; "" if they do not.
+	Unsigned string
 
 	AwaitedSecret string // of the user data of an applied host; it does not exist and is waited for; "": none
 }
@@ -107,7 +111,9 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 	}
 
 	return NodeObjects{
-		Need:    image.Size,
+		Need:     image.Size,
+		Unsigned: a.Trust.CheckImage(host.Spec.Image),
+
 		Own:     ownMAC(n, a.MACs),
 		BMC:     bmc,
 		User:    secret("-user-data", map[string]string{"userData": user}),

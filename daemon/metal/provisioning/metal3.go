@@ -144,14 +144,16 @@ func (p *Provisioner) newAppliance(s *site.Site) (metal3.Appliance, error) {
 		return metal3.Appliance{}, err
 	}
 
-	images, err := p.images()
+	own, err := stickImages(p.Boot.FileURL())
 	if err != nil {
 		return metal3.Appliance{}, err
 	}
 
+	images, signatures := p.withUploads(own)
 	a := metal3.Appliance{
 		Time:   mirror.Addrs(mirror.ServiceAddresses(s)),
 		Images: images,
+		Trust:  imageTrust(s.Images, own, signatures),
 		Key:    access,
 		Hash:   p.Vault.PasswordHash,
 	}
@@ -258,9 +260,8 @@ func discoverMACs(s *site.Site, hosts []metal3api.BareMetalHost) map[site.Name]s
 	return found
 }
 
-// images are the operating systems on the stick, each with its digest beside it, and those
-// that were brought to the appliance.
-func (p *Provisioner) images() (map[string]metal3.Image, error) {
+// stickImages are the operating systems on the stick, each with its digest beside it.
+func stickImages(files string) (map[string]metal3.Image, error) {
 	sums, err := filepath.Glob(netboot.ImageDir + "/*.sha256")
 	if err != nil {
 		return nil, err
@@ -276,7 +277,7 @@ func (p *Provisioner) images() (map[string]metal3.Image, error) {
 		digest, _, _ := strings.Cut(string(text), " ")
 		file := strings.TrimSuffix(filepath.Base(path), ".sha256")
 		format := strings.TrimPrefix(filepath.Ext(file), ".")
-		image := metal3.Image{URL: p.Boot.FileURL() + "/images/" + file, SHA256: digest, Format: format}
+		image := metal3.Image{URL: files + "/images/" + file, SHA256: digest, Format: format}
 		if format == "raw" {
 			// Without a size it is not compared with disks.
 			image.Size, _ = extent.Size(
@@ -287,14 +288,29 @@ func (p *Provisioner) images() (map[string]metal3.Image, error) {
 		images[strings.TrimSuffix(file, "."+format)] = image
 	}
 
-	// What lies on the stick keeps its name.
-	brought, err := p.Uploads()
+	return images, nil
+}
+
+// images are the operating systems that nodes of the site can name.
+func (p *Provisioner) images() (map[string]metal3.Image, error) {
+	own, err := stickImages(p.Boot.FileURL())
+	if err != nil {
+		return nil, err
+	}
+	images, _ := p.withUploads(own)
+	return images, nil
+}
+
+// withUploads adds what was brought to the appliance to the images of the stick, which keep their names, and returns the
+// signatures that were brought.
+func (p *Provisioner) withUploads(own map[string]metal3.Image) (images map[string]metal3.Image, signatures []string) {
+	brought, signatures, err := p.Uploads()
 	if err != nil {
 		p.Log.Error("uploaded images are not offered", "error", err)
 	}
 
-	maps.Copy(brought, images)
-	return brought, nil
+	maps.Copy(brought, own)
+	return brought, signatures
 }
 
 // FindImage is what a node is to be installed with, as this appliance serves it now.

@@ -38,6 +38,9 @@ const (
 	certificateDir = backupDir + "/bmc"
 )
 
+// UploadsFunc returns the OS images that were uploaded, by name and never nil, and the texts of all signatures that were.
+type UploadsFunc func() (images map[string]metal3.Image, signatures []string, err error)
+
 // Deps is what a Provisioner works with.
 type Deps struct {
 	Log   *slog.Logger
@@ -47,7 +50,7 @@ type Deps struct {
 	Boot  *netboot.Server
 
 	Kinds         func(*runtime.Scheme) error                // adds the kinds that Client knows besides Metal3's
-	Uploads       func() (map[string]metal3.Image, error)    // OS images that were uploaded, by name; never nil
+	Uploads       UploadsFunc                                // what was uploaded
 	PreflightGate func(node string) (ok bool, reason string) // asked before a node is first switched on
 	HeldRunning   func(node site.Name) bool                  // it is not switched on because it may be in service
 	FoundMAC      func(node string) string                   // MAC that a BMC names, of a node without any; "": none

@@ -54,8 +54,13 @@ func (f Folder) Sync(
 		}
 	}
 
+	signatures, err := f.signatures(complete[artifact.Binary])
+	if err != nil {
+		failed = append(failed, err)
+	}
+
 	// The daemon must not offer what is about to go.
-	if err := f.write(artifact.Catalog{Collections: usage, Images: there}); err != nil {
+	if err := f.write(artifact.Catalog{Collections: usage, Images: there, Signatures: signatures}); err != nil {
 		return errors.Join(append(failed, err)...)
 	}
 
@@ -248,7 +253,7 @@ func (f Folder) write(c artifact.Catalog) error {
 	path := filepath.Join(string(f), artifact.CatalogFile)
 	if have, err := Read(path); err == nil && slices.Equal(
 		have.Images, c.Images,
-	) && maps.Equal(have.Collections, c.Collections) {
+	) && maps.Equal(have.Collections, c.Collections) && slices.Equal(have.Signatures, c.Signatures) {
 		return nil
 	}
 

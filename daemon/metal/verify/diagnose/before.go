@@ -183,7 +183,7 @@ var preflightRules = []rule{
 			return isBlocked(v) && !isBlockedFor(
 				v, metal3.ReasonDiskAmbiguous,
 			) && v.Blocked.Reason != metal3.ReasonDiskNotEmpty && v.Blocked.Reason != metal3.ReasonInstalled &&
-				(v.Host == nil || !v.Host.Paused)
+				v.Blocked.Reason != metal3.ReasonUnsigned && (v.Host == nil || !v.Host.Paused)
 		},
 		sentence: func(v View) string { return "is held back: " + v.Blocked.Sentence },
 		next:     fixedNext("fix what is named, in site.yaml or on the server"),
@@ -215,6 +215,16 @@ var preflightRules = []rule{
 		matches:  func(v View) bool { return isBlockedFor(v, metal3.ReasonInstalled) },
 		sentence: func(v View) string { return "is not written to: " + v.Blocked.Sentence },
 		next:     fixedNext("take it back with firstlightd adopt, or give the consent that is named"),
+	},
+	{
+		name:     "image-unsigned",
+		meaning:  "site.yaml requires signed images, and none of its keys has signed this one",
+		fails:    true,
+		percent:  40,
+		matches:  func(v View) bool { return isBlockedFor(v, metal3.ReasonUnsigned) },
+		sentence: func(v View) string { return "is not written to: " + v.Blocked.Sentence },
+		next: fixedNext("do what is named, or name an image that is signed or of the stick, or another key in images.keys of " +
+			"site.yaml, then run firstlightd reload; it continues automatically"),
 	},
 	{
 		name:    "absent",

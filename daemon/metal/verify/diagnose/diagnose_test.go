@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -153,6 +154,12 @@ func cases() map[string]View {
 			v.Blocked = metal3.Block{Reason: metal3.ReasonInstalled, Sentence: "its disk /dev/sda was installed by this site on 2026-11-26 11:22 " +
 				"as node-1; to take it back as it is, run: firstlightd adopt node-1; to install it again and lose that, set overwrite: " +
 				"data-3f2a90c1d4e7 for it in site.yaml and run: firstlightd reload"}
+		}),
+		"image-unsigned": change(host("available", 5), func(v *View) {
+			v.Blocked = metal3.Block{Reason: metal3.ReasonUnsigned, Sentence: metal3.ImageTrust{Required: true}.CheckImage(&metal3api.Image{
+				URL: "http://172.22.0.1:6180/artifacts/alpha/beta/debian-12", ChecksumType: metal3api.SHA256,
+				Checksum: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+			})}
 		}),
 		"absent":       change(base(), func(v *View) { v.PreflightSince, v.HandingSince = ago(12), ago(11) }),
 		"handing-over": change(base(), func(v *View) { v.PreflightSince, v.HandingSince = ago(12), ago(9) }),
