@@ -43,7 +43,9 @@ const (
 
 const top = "../.."
 
-func all() []Mutant { return slices.Concat(Network(), Metal(), Clusters(), Appliance(), Security()) }
+func all() []Mutant {
+	return slices.Concat(Network(), Metal(), Clusters(), Appliance(), Security(), Signing())
+}
 
 // mutate is the file with its fault.
 func mutate(t *testing.T, m Mutant) string {

@@ -150,7 +150,7 @@ func (f *flasher) run(ctx context.Context, imagePath, devicePath string) error {
 	if err != nil {
 		return err
 	}
-	if err := putSignature(plan, imagePath); err != nil {
+	if err := f.putSignature(plan, imagePath); err != nil {
 		return err
 	}
 	if err := f.confirm(device, plan); err != nil {
@@ -226,14 +226,16 @@ func (f *flasher) checkSignature(ctx context.Context, imagePath string) (by stri
 	return key.ID(), nil
 }
 
-// putSignature has the signature next to the image put onto the stick, where an appliance checks it.
-func putSignature(plan *flash.Plan, imagePath string) error {
+// putSignature has the signature next to the image put onto the stick, where an appliance checks it. Without keys no one
+// asked for one: what is none is said, and left out.
+func (f *flasher) putSignature(plan *flash.Plan, imagePath string) error {
 	s, err := signature.ReadFile(imagePath + signature.Suffix)
 	if errors.Is(err, signature.ErrUnsigned) {
 		return nil
 	}
 	if err != nil {
-		return err
+		fmt.Fprintf(f.progressOut, "the stick gets no signature: %v\n", err)
+		return nil
 	}
 	return plan.PutSignature(s)
 }

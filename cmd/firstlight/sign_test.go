@@ -160,6 +160,13 @@ func TestFlashTakesWhatATrustedKeySigned(t *testing.T) {
 		assert.Equal(t, string(stick.PadSignature(want)), embedded(t, target))
 	}
 	assert.Equal(t, string(stick.PadSignature(nil)), embedded(t, image), "the image stays as it is")
+
+	require.NoError(t, os.WriteFile(image+".minisig", []byte("nonsense"), 0o600))
+	blank()
+	out, _, err := command(t, "", "flash", image, target, "--force-device", target)
+	require.NoError(t, err, "no one asked for a signature")
+	assert.Contains(t, out, "the stick gets no signature: read signature "+image+".minisig: it is no signature of minisign\n")
+	assert.Equal(t, string(stick.PadSignature(nil)), embedded(t, target))
 }
 
 // embedded is the signature in slot a of a stick.

@@ -151,14 +151,15 @@ var versionOf = map[string]string{}
 // TestAPowerCutAtAnyWrite starts what it started before until the last write, and the new version once after it. The
 // update is then run again, and goes through.
 func TestAPowerCutAtAnyWrite(t *testing.T) {
-	old, image := makeImage(t, "1.0.0", 700), makeImage(t, "1.1.0", 650)
+	old, image := makeImage(t, "1.0.0", 700), makeImage(t, "1.1.0", 650, withPlace)
+	signed := []byte("untrusted comment: signature\n")
 	versionOf["1.0.0"], versionOf["1.1.0"] = old, image
 	next, err := Open(image)
 	require.NoError(t, err)
 	defer next.Close()
 
 	run := func(path string, writes int) error {
-		return Write(context.Background(), next, openFile(t, path, &writes), stick.SlotA, nil, func(string, int64, int64) {})
+		return Write(context.Background(), next, openFile(t, path, &writes), stick.SlotA, signed, func(string, int64, int64) {})
 	}
 	for cut := 1; ; cut++ {
 		path := copyFile(t, old)

@@ -1,0 +1,91 @@
+package mutants
+
+// Signing are faults by which an image that no trusted key has signed is taken.
+func Signing() []Mutant {
+	const (
+		update = "./daemon/appliance/stickupdate"
+		signed = "./assets/signature"
+	)
+	return []Mutant{
+		{
+			Name:    "what a signature says may be changed",
+			File:    "assets/signature/signature.go",
+			Old:     "if !ed25519.Verify(key.bytes(),",
+			New:     "if false && !ed25519.Verify(key.bytes(),",
+			Package: signed,
+			Run:     "TestEachChangedByteIsRefused",
+		},
+		{
+			Name:    "a signed file may be changed",
+			File:    "assets/signature/signature.go",
+			Old:     "if !hashed.Verify(raw, []byte(s.text)) {",
+			New:     "if false && !hashed.Verify(raw, []byte(s.text)) {",
+			Package: signed,
+			Run:     "TestEachChangedByteIsRefused",
+		},
+		{
+			Name:    "a signature has several texts",
+			File:    "assets/signature/signature.go",
+			Old:     "err != nil || string(again) != s.text {",
+			New:     "err != nil {",
+			Package: signed,
+			Run:     "TestEachChangedByteIsRefused",
+		},
+		{
+			Name:    "an update's signature may be that of another image",
+			File:    "daemon/appliance/stickupdate/signed.go",
+			Old:     "if says.Slot != fmt.Sprintf(\"%x\", sha256.Sum256(i.config)) {",
+			New:     "if false {",
+			Package: update,
+			Run:     "TestWithAKeyKnownOnlyASignedImageIsTaken",
+		},
+		{
+			Name:    "a site that cannot be read trusts everyone",
+			File:    "daemon/appliance/stickupdate/signed.go",
+			Old:     "	case err != nil:\n	case len(keys) == 0 && o.Signature",
+			New:     "	case len(keys) == 0 && o.Signature",
+			Package: update,
+			Run:     "TestWithAKeyKnownOnlyASignedImageIsTaken",
+		},
+		{
+			Name:    "an update that was taken unsigned is not said",
+			File:    "daemon/appliance/stickupdate/updater.go",
+			Old:     "if st.Outcome == Kept && r.Unsigned == \"\" {",
+			New:     "if st.Outcome == Kept {",
+			Package: update,
+			Run:     "TestWhatWasTakenUnsignedIsSaid",
+		},
+		{
+			Name:    "GRUB may read another kernel than was checked",
+			File:    "daemon/appliance/stickupdate/image.go",
+			Old:     "	if err := checkUnambiguous(volume); err != nil {\n		return err\n	}\n",
+			New:     "",
+			Package: update,
+			Run:     "TestABootPartitionThatCanBeReadInTwoWaysIsRefused",
+		},
+		{
+			Name:    "consent to lose a disk is consent to an unsigned image",
+			File:    "daemon/metal/metal3/hold.go",
+			Old:     "if n.Unsigned != \"\" && d.Step == StepImage {",
+			New:     "if n.Unsigned != \"\" && d.Step == StepImage && have.Annotations[AllowWipe] == \"\" {",
+			Package: metal3,
+			Run:     "TestAHostGetsNoImageThatIsNotSigned",
+		},
+		{
+			Name:    "a host that was applied may have any image",
+			File:    "daemon/metal/metal3/applied.go",
+			Old:     "		Unsigned:      ap.Trust.CheckImage(h.Spec.Image),\n",
+			New:     "",
+			Package: metal3,
+			Run:     "TestAHostGetsNoImageThatIsNotSigned",
+		},
+		{
+			Name:    "a signature by anyone counts for images of nodes",
+			File:    "daemon/metal/provisioning/imagetrust.go",
+			Old:     "keys.CheckStatement(s); err == nil {",
+			New:     "keys.CheckStatement(s); err == nil || says.SHA256 == \"\" {\n\t\t\tsays.SHA256 = \"any\"",
+			Package: "./daemon/metal/provisioning",
+			Run:     "TestOnlySignaturesByAKeyOfTheSiteCount",
+		},
+	}
+}
