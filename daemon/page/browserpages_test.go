@@ -15,7 +15,8 @@ import (
 func TestABrowserReadsEveryPage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	s := newServer(t, rack(10))
+	of := rack(10)
+	s := newServer(t, of)
 	c := startChromium(ctx, t)
 	c.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true})
 	url, _ := serveAlone(t, s)
@@ -43,6 +44,16 @@ func TestABrowserReadsEveryPage(t *testing.T) {
 		}
 		assert.Equal(t, "Changes show when you load the page again.", c.value("document.getElementById('live').textContent"))
 		c.checkKeyboard(page.path)
+	}
+
+	of.doc.Clusters = of.doc.Clusters[1:] // none is in service
+	s.hub.forget()
+	for _, width := range []int{1200, 390} {
+		c.size(width, 900, "light")
+		c.open(url + "/")
+		assert.Contains(t, c.value("document.getElementById('checklist').innerText"), "All servers are installed and verified")
+		assert.Equal(t, true, c.value("document.documentElement.scrollWidth <= innerWidth"), "%d wide", width)
+		c.picture(fmt.Sprintf("checklist-%d", width))
 	}
 }
 

@@ -40,6 +40,8 @@ type picture struct {
 	workloads map[string]answer[workloadAnswer] // of clusters that somebody looks at, by clusterRef
 	secrets   *answer[vault.Listing]            // nil while nobody looks
 
+	wantsNoCluster bool // the site says so
+
 	dhcp    []NetworkDHCP
 	reached map[string][]firewall.Listener // of the appliance, by network
 
@@ -76,6 +78,8 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		drafts:   &s.drafts,
 		dhcp:     s.sources.DHCP(),
 		reached:  map[string][]firewall.Listener{},
+
+		wantsNoCluster: wantsNoCluster(s.sources.Site()),
 	}
 	for _, a := range p.doc.Addresses {
 		p.reached[a.Role] = firewall.ListenersFrom(a.Role, s.sources.Site())
@@ -144,7 +148,8 @@ func (p *picture) digest() (string, error) {
 
 	b, err := json.Marshal([]any{
 		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, workloads, p.secretList(), p.leaseStates(),
-		sitedocument.Digest(p.siteText), history, p.time.Unix() / 60,
+		sitedocument.Digest(p.siteText), history, p.wantsNoCluster,
+		p.time.Unix() / 60,
 	})
 	if err != nil {
 		return "", err

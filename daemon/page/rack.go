@@ -66,6 +66,7 @@ type rackView struct {
 	Groups     []group        // without empty ones
 	Bringup    []status.Stage // that do not hold yet, without those that follow Ready
 	IsKnown    bool           // whether the site names nodes is known
+	Checklist  []checklistStep
 }
 
 func newRackView(p *picture) rackView {
@@ -75,6 +76,7 @@ func newRackView(p *picture) rackView {
 		LaunchTime: formatSeconds(p.doc.Launch.Limit),
 		Nodes:      len(p.doc.Nodes),
 		IsKnown:    p.doc.Launch.State != "",
+		Checklist:  newChecklist(p),
 	}
 	for _, s := range p.doc.Stages {
 		if s.State != status.StateReady && !s.AfterReady {
