@@ -67,6 +67,8 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		},
 		ReplaceSite: d.replaceSite,
 		PreviewSite: d.metal.Preview,
+
+		Uploads: (&uploadsReach{authority: secrets.Authority}).get,
 	}
 
 	return page.New(d.log, sources, deeds, audit.PageFile, secrets.Authority)

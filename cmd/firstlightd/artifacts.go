@@ -179,7 +179,7 @@ func (f artifactFlags) config() (api.Config, error) {
 	c := api.Config{
 		Listen:        f.listen,
 		TLS:           f.tls,
-		Authenticator: access.Chain{access.Certificates{}, kubernetes},
+		Authenticator: access.Chain{access.People{}, access.Certificates{}, kubernetes},
 		Authorizer:    kubernetes,
 		Log:           log,
 		Blobs: blobs.Config{

@@ -34,7 +34,7 @@ func shownPages(t *testing.T) map[string]document {
 	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", "/secrets", "/appliance"} {
 		pages["owner"+path] = b.open(path)
 	}
-	for _, path := range []string{"/site", "/discovered", editPath, editPath + "?from=4"} {
+	for _, path := range []string{"/site", "/discovered", "/uploads", editPath, editPath + "?from=4"} {
 		pages["owner"+path] = b.open(path)
 	}
 	for name, edit := range map[string]string{"sound": "# more\n", "wrong": "nmae: x\n"} {
@@ -86,7 +86,7 @@ func TestPagesAreForEverybody(t *testing.T) {
 		for _, l := range d.all("label") {
 			labelled[l.attr("for")] = true
 		}
-		for _, i := range d.all("input", "textarea") {
+		for _, i := range d.all("input", "textarea", "select") {
 			assert.True(t, i.attr("type") == "hidden" || labelled[i.attr("id")], "%s: an input without a label", name)
 		}
 		for _, p := range d.all("progress") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -33,6 +34,9 @@ type Deeds struct {
 	ReadSite    func() ([]byte, error)
 	ReplaceSite func(text []byte, base, by string) error
 	PreviewSite func(context.Context, *site.Site) (map[string]metal3.Block, error)
+
+	// Uploads is where the upload API is, and how the page reaches it as access.PageClient.
+	Uploads func() (base *url.URL, transport http.RoundTripper, err error)
 }
 
 // subject is what actions are done to.

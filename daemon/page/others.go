@@ -39,25 +39,6 @@ func newClusterView(p *picture, by Role, c status.Cluster) clusterView {
 	return v
 }
 
-// uploadsView is the page of what was uploaded.
-type uploadsView struct {
-	Artifacts *status.Artifacts // nil until there is a place for them
-	Failed    []status.Check
-}
-
-func newUploadsView(p *picture) uploadsView {
-	v := uploadsView{Artifacts: p.doc.Artifacts}
-	if v.Artifacts != nil {
-		for _, c := range v.Artifacts.Conditions {
-			if c.State != status.CheckOK {
-				v.Failed = append(v.Failed, c)
-			}
-		}
-	}
-
-	return v
-}
-
 // stageView is one stage of the bring-up.
 type stageView struct {
 	status.Stage

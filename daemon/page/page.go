@@ -84,6 +84,7 @@ type Server struct {
 	hub       *hub
 	streams   chan struct{} // a place for each
 	bundles   chan struct{} // a place for the one that is being collected
+	uploads   chan struct{} // a place for each request that is passed on
 	drafts    drafts
 	handler   http.Handler
 
@@ -106,6 +107,7 @@ func New(
 		tries:     limit.Senders{Every: 6 * time.Second, Burst: 8},
 		acts:      limit.Senders{Every: 2 * time.Second, Burst: 20},
 		bundles:   make(chan struct{}, 1),
+		uploads:   make(chan struct{}, maxUploads),
 	}
 	s.streams = make(chan struct{}, maxStreams)
 	s.hub = newHub(s.read)

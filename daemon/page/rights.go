@@ -60,9 +60,9 @@ func Rights() []client.Object {
 	return append(all, metal3.GroupPolicy("hosts-owners.firstlight.dev", Owner.group(), label.Overwrite)...)
 }
 
-// newClusterRole gives the verbs of a role's actions and readings.
+// newClusterRole gives the verbs of a role's actions and readings, and what it may do to uploads.
 func newClusterRole(r Role) *rbacv1.ClusterRole {
-	var rules []rbacv1.PolicyRule
+	rules := uploadRules(r)
 	for _, on := range subjects() {
 		rule := rbacv1.PolicyRule{APIGroups: []string{rightsGroup}, Resources: []string{on.resource}}
 		for _, a := range actions() {

@@ -34,6 +34,7 @@ func routes() []route {
 		{"GET", editPath, Owner, nil, (*Server).serveSiteEditor},
 		{"POST", editPath, Owner, nil, (*Server).serveSiteCheck}, // it changes nothing
 	}
+	all = append(all, uploadRoutes()...)
 	for _, v := range views() {
 		all = append(all, route{"GET", v.pattern, v.needs(), nil, func(
 			s *Server, w http.ResponseWriter, r *http.Request, of *session,
@@ -66,7 +67,7 @@ func (s *Server) newHandler() http.Handler {
 				refuse(w, r)
 				return
 			}
-			isAct := to.action != nil && r.Method != http.MethodGet
+			isAct := to.action != nil && r.Method != http.MethodGet || isUpload(to.pattern) && r.Method == http.MethodPost
 			if isAct && !s.acts.Allow(r) { // before anything is written down: whoever has a session may not fill the log
 				s.log.Warn("too many actions", "from", r.RemoteAddr, "user", of.person.user())
 				w.Header().Set("Retry-After", "10")
@@ -74,8 +75,11 @@ func (s *Server) newHandler() http.Handler {
 				return
 			}
 			if no := checkRequest(to, of, r); no != nil {
-				if isAct {
+				switch {
+				case isAct && to.action != nil:
 					s.addToAudit(r, of.person, *to.action, no.code, no.text)
+				case isAct:
+					s.addUploadToAudit(r, of.person, no.code)
 				}
 				http.Error(w, no.text, no.code)
 				return
@@ -92,7 +96,7 @@ func checkRequest(to route, of *session, r *http.Request) *refusal {
 	switch {
 	case to.needs == Nobody:
 		return nil
-	case r.Method != http.MethodGet && !isSame(r.PostFormValue(csrfField), of.csrf):
+	case r.Method != http.MethodGet && !isSame(csrfOf(r), of.csrf):
 		return &refusal{http.StatusForbidden, "The form is not of this session. Load the page again."}
 	case !of.person.Role.covers(to.needs):
 		return &refusal{http.StatusForbidden, fmt.Sprintf(
@@ -114,7 +118,7 @@ func (s *Server) sessionOf(r *http.Request) *session {
 
 // isByScript reports whether the script of a page sends a request, and no person.
 func isByScript(r *http.Request) bool {
-	return r.URL.Query().Has(partParameter) || r.URL.Path == "/events"
+	return r.URL.Query().Has(partParameter) || r.URL.Path == "/events" || isUpload(r.URL.Path)
 }
 
 // refuse sends a browser without a session to the log-in. A script gets the code alone, and loads its page again.
@@ -135,8 +139,11 @@ const (
 func boundForms(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		most := int64(maxForm)
-		if r.URL.Path == editPath {
+		switch {
+		case r.URL.Path == editPath:
 			most = maxDocumentForm
+		case isUpload(r.URL.Path):
+			most = maxPiece
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, most)
 		next.ServeHTTP(w, r)

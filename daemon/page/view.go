@@ -40,8 +40,8 @@ func views() []view {
 		{"/clusters/{name}", "", "", "cluster.html", showCluster},
 		{"/addons", "Add-ons", "/addons", "addons.html", showAddOns},
 		{"/networks", "Networks", "/networks", "networks.html", showNetworks},
-		{"/uploads", "Uploads", "/uploads", "uploads.html", func(p *picture, _ Role, _ *http.Request) (any, string, bool) {
-			return newUploadsView(p), "Uploads", true
+		{"/uploads", "Uploads", "/uploads", "uploads.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
+			return newUploadsView(p, by), "Uploads", true
 		}},
 		{"/site", "Site", "/site", "site.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
 			return newSiteView(p, by), "Site", true
@@ -78,6 +78,7 @@ type frameView struct {
 	Links []navLink
 	Main  safeHTML
 
+	Uploads bool   // the script of uploads is loaded, too
 	Notice  notice // what became of the last action
 	IsStill bool   // it does not follow the appliance
 }
@@ -139,6 +140,8 @@ func newFrame(p *picture, of *session, path, title string, main []byte) frameVie
 		CSRF:  of.csrf,
 		By:    of.person,
 		Main:  safeHTML(main),
+
+		Uploads: path == onUploads.shown,
 	}
 	for _, to := range views() {
 		if to.title != "" && of.person.Role.covers(to.needs()) {

@@ -36,7 +36,7 @@ function patch(from, to) {
     while (at && at !== known && !at.id) at = drop(at);
     if (known === at) at = at.nextSibling;
     else from.insertBefore(known, at);
-    if (known.isEqualNode(next)) continue;
+    if (known.isEqualNode(next) || known.dataset && "own" in known.dataset) continue; // a script's own is its alone
     if (known.nodeType === Node.ELEMENT_NODE) patch(known, next);
     else known.data = next.data;
   }
