@@ -19,7 +19,8 @@ type Erasure struct {
 	Asked time.Time    `json:"asked"`
 	Disks []ErasedDisk `json:"disks"` // those that were named, and no other
 	// Tries is how often Ironic was told to have them erased. A server that loses its power meanwhile begins again.
-	Tries int `json:"tries,omitempty"`
+	Tries   int       `json:"tries,omitempty"`
+	Started time.Time `json:"started,omitzero"` // the last try
 	// Refused is why the appliance did not let a disk be erased after all; it is not tried again then.
 	Refused string    `json:"refused,omitempty"`
 	Failure string    `json:"failure,omitempty"` // why the last try failed, or why it ended without all of its disks erased

@@ -18,7 +18,7 @@ const (
 	EraseResume  EraseStep = "resume"  // the operator is to register the host with Ironic again
 	EraseManage  EraseStep = "manage"  // Ironic is to take the node from those that are available
 	EraseClean   EraseStep = "clean"   // Ironic is to have the rest of the disks erased
-	EraseAbort   EraseStep = "abort"   // the server has no power: Ironic need not wait for its agent
+	EraseAbort   EraseStep = "abort"   // the agent is gone: Ironic need not wait for it
 	EraseRecover EraseStep = "recover" // Ironic is to forget that cleaning failed
 	EraseProtect EraseStep = "protect" // Ironic is to clean no disk on the way back
 	EraseProvide EraseStep = "provide" // Ironic is to make the node available again
@@ -28,8 +28,10 @@ const (
 
 // EraseNode is what matters here of Ironic's record of the host.
 type EraseNode struct {
-	State       string // provision_state
-	Power       string // "power off", "power on", or ""
+	State string // provision_state
+	// Silent is whether the agent called in this try and then stopped to: Ironic does not ask a BMC for the power while
+	// it waits for an agent.
+	Silent      bool
 	LastError   string
 	Maintenance bool
 	// Cleans is whether Ironic would erase disks on the way to "available".
@@ -82,8 +84,8 @@ func NextErase(e Erasure, h *metal3api.BareMetalHost, node *EraseNode) (EraseSte
 	case "clean failed":
 		return EraseRecover, node.LastError
 	case "clean wait":
-		if node.Power == "power off" {
-			return EraseAbort, "it has no power"
+		if node.Silent {
+			return EraseAbort, "its agent does not call any more"
 		}
 	}
 	return EraseWait, "Ironic says that it is in state " + node.State

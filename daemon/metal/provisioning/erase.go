@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/agentgate"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/verify/fact"
 )
 
 // erasureDir is next to the records of hosts, so that away copies have it.
@@ -220,6 +221,10 @@ func (p *Provisioner) eraseNext(ctx context.Context, name string, e metal3.Erasu
 			return err
 		}
 		node = eraseNodeOf(found)
+		if node != nil {
+			called := fact.IronicNodes([]nodes.Node{*found})[name].Heartbeat
+			node.Silent = isAgentGone(e.Started, called, p.began, time.Now())
+		}
 	}
 
 	step, sentence := metal3.NextErase(e, h, node)
@@ -235,11 +240,19 @@ func eraseNodeOf(n *nodes.Node) *metal3.EraseNode {
 	}
 	return &metal3.EraseNode{
 		State:       n.ProvisionState,
-		Power:       n.PowerState,
 		LastError:   apply.RedactIronicError(n.LastError),
 		Maintenance: n.Maintenance,
 		Cleans:      n.AutomatedClean == nil || *n.AutomatedClean,
 	}
+}
+
+// agentSilence is how long an agent that erases disks may be silent: it calls every 18 to 36 s, also while it works.
+const agentSilence = 3 * time.Minute
+
+// isAgentGone reports whether the agent of a try that was started once called last too long before now. While the daemon
+// did not run, which it does since began, no agent was let through. It is pure.
+func isAgentGone(started, called, began, now time.Time) bool {
+	return called.After(started) && now.Sub(called) > agentSilence && now.Sub(began) > agentSilence
 }
 
 func (p *Provisioner) doErase(
@@ -264,6 +277,7 @@ func (p *Provisioner) doErase(
 		var rest []metal3.WriteDisk
 		err := p.erasures.Edit(name, func(e *metal3.Erasure) error {
 			e.Tries++
+			e.Started = time.Now().UTC()
 			rest = e.Rest()
 			return nil
 		})

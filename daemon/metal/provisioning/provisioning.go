@@ -79,6 +79,7 @@ type Provisioner struct {
 	erasures *metal3.Ledger[metal3.Erasure]
 
 	replacements *metal3.Ledger[metal3.Replacement]
+	began        time.Time // the daemon did
 
 	mu           sync.Mutex
 	agentClient  *http.Client // by which Gate asks Ironic
@@ -99,7 +100,7 @@ type Provisioner struct {
 
 // New returns a Provisioner that has done nothing yet.
 func New(d Deps) *Provisioner {
-	p := &Provisioner{Deps: d, changed: make(chan struct{}, 1)}
+	p := &Provisioner{Deps: d, changed: make(chan struct{}, 1), began: time.Now()}
 	p.Hosts = &metal3.Hosts{Files: netboot.HTTPRoot, Backups: metal3.Backups{Dir: backupDir, Log: d.Log}, Log: d.Log}
 	p.hostSecrets = metal3.SecretBackups{Dir: vault.SecretDir + "/hosts"}
 	p.StandIn = &standinbmc.Server{Dir: vault.SecretDir + "/standinbmc", Log: d.Log}

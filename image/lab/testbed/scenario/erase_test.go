@@ -21,8 +21,7 @@ import (
 const eraseTime = 10 * time.Second
 
 // TestDisksAreErasedOnPurpose: a server in service is refused. Given up, its root device is erased and nothing else,
-// while the appliance loses its power; then a disk that is named, while the daemon is killed and the server loses its
-// power. It is available afterwards, and says when and how each disk was erased.
+// while the appliance loses its power; then a disk that is named, while the daemon is killed. It is available afterwards, and says when and how each disk was erased.
 func TestDisksAreErasedOnPurpose(t *testing.T) {
 	need(t)
 	ctx, d := startFleet(t, "erase", simulator.Config{Hosts: 2, BootTime: bootTime, WorkTime: eraseTime}, 60*time.Minute)
@@ -84,14 +83,7 @@ func TestDisksAreErasedOnPurpose(t *testing.T) {
 	// The appliance loses its power while the root device is erased.
 	t.Log("\n" + run(t, ctx, d, "firstlightd", "erase", host.Name, "--confirm", host.Name))
 	refuses("is being erased", host.Name, "--confirm", host.Name)
-	erasing := func(i int) {
-		t.Helper()
-		for !slices.Equal(host.Disks()[i].Holds, []string{"data of an unknown kind"}) {
-			require.NoError(t, ctx.Err())
-			time.Sleep(100 * time.Millisecond)
-		}
-	}
-	erasing(0)
+	untilErasing(t, ctx, host, 0)
 	t.Log(run(t, ctx, d, "firstlightd", "why", host.Name))
 	require.NoError(t, d.PowerCut(ctx, scenario.Nothing, one))
 	erased(t, ctx, d, host.Name, "/dev/sda serialNumber ROOT")
@@ -100,11 +92,10 @@ func TestDisksAreErasedOnPurpose(t *testing.T) {
 	assert.Nil(t, disks[0].Holds)
 	assert.Equal(t, before[1:], disks[1:], "a disk that nobody named was written to")
 
-	// The daemon is killed, and then the server loses its power, while a disk that is named is erased.
+	// The daemon is killed while a disk that is named is erased.
 	run(t, ctx, d, "firstlightd", "erase", host.Name, "--disk", "DATA", "--confirm", host.Name)
-	erasing(1)
+	untilErasing(t, ctx, host, 1)
 	require.NoError(t, d.Kill(ctx, "firstlightd"))
-	host.Power(false)
 	erased(t, ctx, d, host.Name, "/dev/sdb serialNumber DATA")
 	disks = host.Disks()
 	assert.Equal(t, []string{"overwrite"}, disks[1].Erased)
@@ -138,4 +129,40 @@ func erased(t *testing.T, ctx context.Context, d *scenario.Scenario, name, disk 
 		_, asked := h.Annotations[metal3api.InspectAnnotationPrefix]
 		return h.Status.Provisioning.State == metal3api.StateAvailable && !paused && !asked
 	})
+}
+
+// untilErasing waits until a disk of a server is half erased.
+func untilErasing(t *testing.T, ctx context.Context, host *simulator.Server, disk int) {
+	t.Helper()
+	for !slices.Equal(host.Disks()[disk].Holds, []string{"data of an unknown kind"}) {
+		require.NoError(t, ctx.Err())
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// TestAServerLosesItsPowerWhileItIsErased: it is begun again with another boot. The site names it, so that it is installed
+// when its disk is blank, and its other disk is not written to.
+func TestAServerLosesItsPowerWhileItIsErased(t *testing.T) {
+	need(t)
+	ctx, d := startFleet(t, "erase-cut", simulator.Config{Hosts: 1, BootTime: bootTime, WorkTime: eraseTime}, 40*time.Minute)
+	host := d.Servers.Hosts()[0]
+	host.SetDisks(
+		simulator.Disk{Name: "/dev/sda", Serial: "ROOT", Size: 480e9, Holds: []string{"gpt", "ext4"}},
+		simulator.Disk{Name: "/dev/sdb", Serial: "KEPT", Size: 960e9, Holds: []string{"xfs"}},
+	)
+	before, began := host.Disks(), time.Now()
+	os := scenario.OS(scenario.ImageA, scenario.ImageSum(scenario.ImageA))
+	require.NoError(t, d.Begin(ctx, d.Servers.SiteDocument("eth0", os, `rootDevice: {serialNumber: "ROOT"}`)))
+	statusReads(t, ctx, d, host.Name, "is not empty, it holds: gpt, ext4")
+	run(t, ctx, d, "firstlightd", "erase", host.Name, "--confirm", host.Name)
+	untilErasing(t, ctx, host, 0)
+	time.Sleep(eraseTime / 4)
+	host.Power(false)
+	t.Logf("its power was cut after %.0f s", time.Since(began).Seconds())
+	follow(t, ctx, d, began, scenario.AllInState(1, metal3api.StateProvisioned))
+	disks := host.Disks()
+	assert.Equal(t, []string{"overwrite"}, disks[0].Erased)
+	assert.Equal(t, scenario.ImageSum(scenario.ImageA), disks[0].Image)
+	assert.Equal(t, before[1], disks[1], "a disk that nobody named was written to")
+	t.Log(run(t, ctx, d, "firstlightd", "why", host.Name))
 }
