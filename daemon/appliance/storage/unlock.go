@@ -232,7 +232,7 @@ func (v volume) reseal(ctx context.Context, h header, o opening, r *keyring) err
 		if err := v.removeToken(ctx, t); err != nil {
 			return fmt.Errorf("remove %s: %w", t.Way, err)
 		}
-		v.k.Log.Info("DATA is no longer opened", "by", t.Way)
+		v.k.Log.Info("a way to open DATA is removed", "way", t.Way, "token", t.ID)
 	}
 
 	return nil
