@@ -11,8 +11,8 @@ func describeSeal(record stick.StorageInfo) string {
 	var text string
 	switch {
 	case record.Seal == stick.SealNone:
-		text = "DATA is not encrypted: an earlier version made it. To encrypt it, make an away copy, write the stick " +
-			"again with --forget, and restore the copy."
+		text = "DATA is not encrypted: an earlier version made it. To encrypt it, make an away copy and restore it " +
+			"on a new stick."
 	case record.Seal == stick.SealBeside:
 		text = "DATA is encrypted, but its key is next to it: whoever has the stick reads it. Switch this machine's TPM 2.0 " +
 			"on, or attach a medium labelled " + stick.KeyMediumLabel + " with a file " + stick.KeyFileName + ", and restart."
