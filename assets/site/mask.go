@@ -37,9 +37,10 @@ func maskInPlace(text []byte) (masked []byte, ok bool) {
 	}
 
 	ok = true
+	lines := lineStarts(text)
 	var edits []edit
 	eachSecret(&doc, func(_ string, n *yaml.Node) {
-		start, end, found := span(text, n)
+		start, end, found := span(text, lines, n)
 		ok = ok && found
 		edits = append(edits, edit{start, end, mark})
 	})
@@ -80,9 +81,10 @@ func readSecrets(text []byte) map[string]writtenSecret {
 		return known
 	}
 
+	lines := lineStarts(text)
 	eachSecret(&doc, func(path string, n *yaml.Node) {
 		w := writtenSecret{value: n.Value}
-		if start, end, ok := span(text, n); ok {
+		if start, end, ok := span(text, lines, n); ok {
 			w.raw = string(text[start:end])
 		}
 		known[path] = w
@@ -97,10 +99,11 @@ func putSecrets(text []byte, known map[string]writtenSecret, asWritten bool) []b
 		return text
 	}
 
+	lines := lineStarts(text)
 	var edits []edit
 	eachSecret(&doc, func(path string, n *yaml.Node) {
 		secret, ok := known[path]
-		start, end, found := span(text, n)
+		start, end, found := span(text, lines, n)
 		if n.Value != redacted || !ok || !found {
 			return
 		}
@@ -166,15 +169,23 @@ func replaceSpans(text []byte, edits []edit) []byte {
 // properties are the anchor and the tag of a scalar, which are before it.
 var properties = regexp.MustCompile(`^(?:[&!]\S*[ \t]+)+`)
 
-// span is where a scalar of one line is in its text, with its quotes; false if it is written in another way.
-func span(text []byte, n *yaml.Node) (start, end int, ok bool) {
-	for line := 1; line < n.Line; line++ {
-		next := bytes.IndexByte(text[start:], '\n')
-		if next < 0 {
-			return 0, 0, false
+// lineStarts is where each line of a text begins.
+func lineStarts(text []byte) []int {
+	starts := []int{0}
+	for i, b := range text {
+		if b == '\n' {
+			starts = append(starts, i+1)
 		}
-		start += next + 1
 	}
+	return starts
+}
+
+// span is where a scalar of one line is in its text, with its quotes; false if it is written in another way.
+func span(text []byte, lines []int, n *yaml.Node) (start, end int, ok bool) {
+	if n.Line < 1 || n.Line > len(lines) {
+		return 0, 0, false
+	}
+	start = lines[n.Line-1]
 	for range n.Column - 1 {
 		_, size := utf8.DecodeRune(text[start:])
 		if size == 0 {
