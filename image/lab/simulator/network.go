@@ -66,7 +66,18 @@ type service struct {
 	handler http.Handler
 	cert    *tls.Certificate // nil: plain HTTP
 
-	server *http.Server
+	server   *http.Server
+	listener net.Listener
+}
+
+// close ends the service, also when it has not begun to serve: then the server does not know its listener yet.
+func (s *service) close() error {
+	err := s.server.Close()
+	if closing := s.listener.Close(); closing != nil && !errors.Is(closing, net.ErrClosed) {
+		err = errors.Join(err, closing)
+	}
+
+	return err
 }
 
 // open begins to serve; the service is closed with the network if not before.
@@ -95,6 +106,7 @@ func (s *service) listen(namespace string) error {
 		return fmt.Errorf("serve host at %s: %w", s.addr, err)
 	}
 
+	s.listener = listener
 	s.server = &http.Server{Handler: s.handler, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
 	if s.cert == nil {
 		go s.server.Serve(listener)
@@ -112,7 +124,7 @@ func (n *network) closeService(s *service) {
 	defer n.mu.Unlock()
 	if n.open[s] {
 		delete(n.open, s)
-		_ = s.server.Close()
+		_ = s.close()
 	}
 }
 
@@ -120,7 +132,7 @@ func (n *network) closeService(s *service) {
 func (n *network) replaceCertificate(s *service, cert *tls.Certificate) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_ = s.server.Close()
+	_ = s.close()
 	s.cert = cert
 	return s.listen(n.namespace)
 }
@@ -132,7 +144,7 @@ func (n *network) move(namespace string) error {
 	n.namespace = namespace
 	var errs []error
 	for s := range n.open {
-		_ = s.server.Close()
+		_ = s.close()
 		errs = append(errs, s.listen(namespace))
 	}
 
@@ -144,7 +156,7 @@ func (n *network) close() error {
 	defer n.mu.Unlock()
 	var errs []error
 	for s := range n.open {
-		errs = append(errs, s.server.Close())
+		errs = append(errs, s.close())
 	}
 
 	n.open = nil
