@@ -128,6 +128,7 @@ deps: ## Install the Debian packages that building and testing need
 .PHONY: clean
 clean: ## Remove bin/ and build/ (the cache stays); not under a rack that is on
 	@for rack in build/*/running.json; do \
-		[ ! -e "$$rack" ] || { dir=$${rack%/*}; echo "clean: the rack in $$dir is not down; end it first: bin/firstlight lab --dir $$dir down --remove" >&2; exit 1; }; \
+		[ ! -e "$$rack" ] || { dir=$${rack%/*}; what=lab; [ ! -e $$dir/try.json ] || what=try; \
+			echo "clean: the rack in $$dir is not down; end it first: bin/firstlight $$what --dir $$dir down --remove" >&2; exit 1; }; \
 	done
 	rm -rf bin build

@@ -44,7 +44,6 @@ interrupted and asked for again at any time. A rack that is down continues from 
 	cmd.AddCommand(
 		newTryStatusCommand(&f), newTryWhyCommand(&f), newTryKubectlCommand(&f), newTryShellCommand(&f),
 		newTryDownCommand(&f), newTrySuperviseCommand(&f), newTryFirstProcessCommand(),
-		newTryGuardCommand(),
 	)
 	return cmd
 }
@@ -116,9 +115,7 @@ func newTrySuperviseCommand(f *tryFlags) *cobra.Command {
 			}
 
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-			return try.Supervise(
-				cmd.Context(), rack, append([]string{program}, firstProcessWords...), []string{program, "try", "guard"}, log,
-			)
+			return try.Supervise(cmd.Context(), rack, append([]string{program}, firstProcessWords...), log)
 		},
 	}
 }
@@ -133,13 +130,5 @@ func newTryFirstProcessCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			return try.FirstProcess(firstProcessWords, args[0], args[1])
 		},
-	}
-}
-
-// newTryGuardCommand ends an appliance whose supervisor was killed; the supervisor starts it.
-func newTryGuardCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "guard PID START", Hidden: true, Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return try.Guard(cmd.InOrStdin(), args) },
 	}
 }

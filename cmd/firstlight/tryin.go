@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -106,10 +105,7 @@ func (f *tryFlags) runInside(cmd *cobra.Command, words []string) error {
 	if err != nil {
 		return err
 	}
-	if inside.Err != nil {
-		return fmt.Errorf("enter the appliance: %w", inside.Err)
-	}
 
-	environment := append(inside.Env, "TERM="+os.Getenv("TERM"))
-	return fmt.Errorf("run %s: %w", inside.Path, syscall.Exec(inside.Path, inside.Args, environment))
+	inside.Env = append(inside.Env, "TERM="+os.Getenv("TERM"))
+	return try.Become(inside)
 }

@@ -42,7 +42,12 @@ func FirstProcess(again []string, stage, file string) error {
 		return err
 	}
 
+	// Whoever has started this process is the death of it. That was said for its first thread, and is forgotten when
+	// another one of Go's becomes the next program.
 	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("end with the supervisor: %w", err)
+	}
 	if stage == StageEnter {
 		if err := container.EnterCgroups(cgroup); err != nil {
 			return err
@@ -62,7 +67,10 @@ func FirstProcess(again []string, stage, file string) error {
 		return err
 	}
 
-	// Its cables come from outside. Until they are there the supervisor holds the other end.
+	// Its cables come from outside: the supervisor is told that it may connect them, and says when it has.
+	if _, err := os.Stdout.Write([]byte{'\n'}); err != nil {
+		return fmt.Errorf("ask for cables: %w", err)
+	}
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
 		return fmt.Errorf("await cables: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab/container"
@@ -88,8 +89,10 @@ func TestARackIsTried(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(u.must("kubectl", "get", "bmh", "-A", "--no-headers"), " provisioned "))
 	assert.Contains(t, u.must("why", "node1"), "node1")
 	assert.Equal(t, 3, strings.Count(u.must("status"), "its server: disk"))
-	assert.Contains(t, u.must("shell", "ps", "-o", "comm=", "-p", "1"), "systemd")
+	assert.Equal(t, "systemd\n", u.must("shell", "ps", "-o", "comm=", "-p", "1"))
+	assert.Equal(t, "/\n", u.must("shell", "pwd"))
 	u.seesPage()
+	u.leavesKernelAlone()
 	during := lookAtMachine(t)
 	assert.Equal(t, before, during, "nothing of the rack is among this machine's own mounts and links")
 	_, err = user{t, program, filepath.Join(t.TempDir(), "other")}.run("--image", image)
@@ -100,6 +103,7 @@ func TestARackIsTried(t *testing.T) {
 	inside := namespacesOf(t, now.Appliance.PID)
 	require.NoError(t, now.Supervisor.Signal(syscall.SIGKILL))
 	u.leavesNothing(before, inside)
+	require.NotEmpty(t, container.FindCgroups("firstlight-try"), "nobody was there to remove them")
 	began = time.Now()
 	u.must("--timeout", "5m")
 	t.Logf("from the command to the same servers, again: %.0f s", time.Since(began).Seconds())
@@ -111,6 +115,7 @@ func TestARackIsTried(t *testing.T) {
 	u.must("down", "--remove")
 	assert.NoDirExists(t, u.dir)
 	u.leavesNothing(before, inside)
+	assert.Empty(t, container.FindCgroups("firstlight-try"))
 }
 
 // writePage writes what the command printed into the walk-through, as who has the tree as his directory sees it.
@@ -134,6 +139,30 @@ func (u user) seesPage() {
 	assert.Less(u.t, response.StatusCode, 500)
 }
 
+// leavesKernelAlone tries, as root of the appliance, to change what is this machine's.
+func (u user) leavesKernelAlone() {
+	u.t.Helper()
+	u.must("shell", "sh", "-c", "echo 77 >/proc/sys/kernel/panic") // a file of the appliance's own
+	after, err := os.ReadFile("/proc/sys/kernel/panic")
+	require.NoError(u.t, err)
+	assert.NotEqual(u.t, "77\n", string(after))
+
+	// Whether the clock can be set is not tried.
+	var capabilities uint64
+	_, err = fmt.Sscanf(u.must("shell", "grep", "CapEff", "/proc/self/status"), "CapEff: %x", &capabilities)
+	require.NoError(u.t, err)
+	assert.NotZero(u.t, capabilities&(1<<unix.CAP_NET_ADMIN))
+	assert.Zero(u.t, capabilities&(1<<unix.CAP_SYS_TIME|1<<unix.CAP_SYS_MODULE))
+	for _, command := range []string{
+		"max=$(cat /proc/sys/kernel/pid_max); echo $max >/proc/sys/kernel/pid_max", "echo 1 >/proc/sys/vm/drop_caches",
+		"echo add >/sys/class/net/lo/uevent",
+	} {
+		_, err := u.run("shell", "sh", "-c", command)
+		assert.Error(u.t, err, command)
+	}
+	u.must("shell", "sh", "-c", "cat /proc/sys/net/ipv4/ip_forward >/proc/sys/net/ipv4/ip_forward") // its own
+}
+
 // writes are how often each server's disk was written to.
 func (u user) writes() []int {
 	u.t.Helper()
@@ -151,14 +180,13 @@ func (u user) writes() []int {
 	return all
 }
 
-// leavesNothing waits until nothing of the rack is left on this machine: no process in one of its namespaces, no
-// control group, mount, link or loop device.
+// leavesNothing waits until nothing of the rack runs on this machine: no process in one of its namespaces, no mount, link
+// or loop device.
 func (u user) leavesNothing(before machineParts, inside map[string]bool) {
 	u.t.Helper()
-	require.Eventually(u.t, func() bool {
-		return len(processesIn(inside, u.dir)) == 0 && len(container.FindCgroups("firstlight-try")) == 0
-	}, 20*time.Second, 100*time.Millisecond, "processes %v and control groups %v remain",
-		processesIn(inside, u.dir), container.FindCgroups("firstlight-try"))
+	require.EventuallyWithT(u.t, func(c *assert.CollectT) {
+		assert.Empty(c, processesIn(inside, u.dir))
+	}, 20*time.Second, 100*time.Millisecond, "processes remain")
 	assert.Equal(u.t, before, lookAtMachine(u.t))
 	loops, err := exec.Command("losetup", "--list", "--noheadings", "--output", "BACK-FILE").CombinedOutput()
 	require.NoError(u.t, err, string(loops))

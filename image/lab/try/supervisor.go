@@ -24,7 +24,6 @@ type supervisor struct {
 	before   Processes // of the last run
 	log      *slog.Logger
 	first    []string // command line by which FirstProcess is reached, without stage and file
-	guard    []string // and Guard, without the process
 	cables   []cable
 	terminal *terminal
 	servers  *simulator.Simulator
@@ -39,9 +38,9 @@ type cable struct {
 	bridge *netns.Bridge
 }
 
-// Supervise brings the rack to life and holds it until ctx ends. first and guard are command lines of this program by
-// which FirstProcess and Guard are reached, without their last two words.
-func Supervise(ctx context.Context, rack Rack, first, guard []string, log *slog.Logger) (err error) {
+// Supervise brings the rack to life and holds it until ctx ends. first is the command line of this program by which
+// FirstProcess is reached, without its last two words.
+func Supervise(ctx context.Context, rack Rack, first []string, log *slog.Logger) (err error) {
 	made, err := rack.read()
 	if err != nil {
 		return err
@@ -57,7 +56,7 @@ func Supervise(ctx context.Context, rack Rack, first, guard []string, log *slog.
 		return err
 	}
 
-	s := &supervisor{rack: rack, made: made, log: log, first: first, guard: guard}
+	s := &supervisor{rack: rack, made: made, log: log, first: first}
 	_ = readJSON(rack.path(runningFile), &s.before)
 	defer func() { err = errors.Join(err, s.shutDown()) }()
 	for _, do := range []func(context.Context) error{s.noteSelf, s.connect, s.openConsole, s.addServers, s.listen} {
@@ -173,8 +172,14 @@ func (s *supervisor) run(ctx context.Context) error {
 			return err
 		}
 		s.appliance.Store(appliance)
-		if err := s.guardAppliance(ctx, appliance); err != nil || ctx.Err() != nil {
+		if err := s.note(appliance.ID); err != nil {
 			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-appliance.Done():
 		}
 
 		s.appliance.Store(nil)
@@ -186,28 +191,6 @@ func (s *supervisor) run(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// guardAppliance returns when ctx or the appliance has ended, or when it has ended the appliance for lack of a guard.
-func (s *supervisor) guardAppliance(ctx context.Context, appliance *process.Child) error {
-	guard, err := startGuard(s.guard, appliance.ID)
-	if err != nil {
-		appliance.Kill()
-		return err
-	}
-
-	if err = s.note(appliance.ID); err == nil {
-		select {
-		case <-ctx.Done():
-		case <-appliance.Done():
-		}
-	}
-
-	if err != nil || ctx.Err() != nil {
-		appliance.Kill()
-	}
-
-	return errors.Join(err, guard.end())
 }
 
 // restarts tells whether the first process of a PID namespace ended by a restart of its system: reboot(2) says by
@@ -246,10 +229,15 @@ func (s *supervisor) startAppliance(ctx context.Context) (*process.Child, error)
 	}
 
 	cmd := exec.Command(s.first[0], append(s.first[1:len(s.first):len(s.first)], StageEnter, file)...)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr // the supervisor's log
+	cmd.Stderr = os.Stderr // the supervisor's log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID |
 		syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET}
 	ready, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start appliance: %w", err)
+	}
+
+	mounted, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start appliance: %w", err)
 	}
@@ -259,10 +247,16 @@ func (s *supervisor) startAppliance(ctx context.Context) (*process.Child, error)
 		return nil, err
 	}
 
+	// While it becomes another program its namespaces cannot be entered.
+	if _, err := mounted.Read(make([]byte, 1)); err != nil {
+		appliance.Kill()
+		return nil, fmt.Errorf("start appliance: its first process ended: %w", errors.Join(appliance.Err(), err))
+	}
+
 	for _, c := range s.cables {
 		if err := c.bridge.Connect(ctx, appliance.ID.PID, "appliance", c.nic); err != nil {
 			appliance.Kill()
-			return nil, err
+			return nil, errors.Join(err, appliance.Err())
 		}
 	}
 
@@ -297,6 +291,9 @@ func (s *supervisor) shutDown() error {
 	var errs []error
 	for _, f := range s.forwards {
 		errs = append(errs, f.listener.Close())
+	}
+	if a := s.appliance.Load(); a != nil {
+		a.Kill()
 	}
 	if s.servers != nil { // after the appliance, which would take it for servers that were switched off
 		errs = append(errs, s.servers.Close())

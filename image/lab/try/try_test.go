@@ -3,6 +3,7 @@ package try
 import (
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -115,12 +116,11 @@ func TestARackIsMadeOnce(t *testing.T) {
 	assert.NoDirExists(t, r.Dir)
 }
 
-// TestAGuardLeavesOthersAlone: the number of a process that has ended may be given to another.
-func TestAGuardLeavesOthersAlone(t *testing.T) {
-	in, out, err := os.Pipe()
-	require.NoError(t, err)
-	require.NoError(t, out.Close())
-	defer in.Close()
-	assert.NoError(t, Guard(in, []string{"1", "not its start time"}))
-	assert.Error(t, Guard(in, []string{"x", "y"}))
+// TestWhatStartsAgain: a PID namespace ends by these signals when its system restarts or switches off, see reboot(2).
+func TestWhatStartsAgain(t *testing.T) {
+	for script, want := range map[string]bool{
+		"kill -HUP $$": true, "kill -INT $$": false, "kill -KILL $$": false, "exit 1": false, "exit 0": false,
+	} {
+		assert.Equal(t, want, restarts(exec.Command("sh", "-c", script).Run()), script)
+	}
 }
