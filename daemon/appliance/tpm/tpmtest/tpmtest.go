@@ -4,6 +4,7 @@ package tpmtest
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +40,25 @@ func Start(t testing.TB, dir string) *TPM {
 	socket := filepath.Join(sockets(t), "data")
 	p := start(t, dir, "--server", "type=unixio,path="+socket+",disconnect", "--flags", "not-need-init,startup-clear")
 	p.server = socket
+	p.awaitServer(t)
 	return p
+}
+
+// awaitServer waits until connections are taken: the socket is there a moment before.
+func (p *TPM) awaitServer(t testing.TB) {
+	t.Helper()
+	for {
+		c, err := net.Dial("unix", p.server)
+		if err == nil {
+			c.Close()
+			return
+		}
+		select {
+		case <-p.ended:
+			require.FailNow(t, "swtpm has ended")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // StartForQEMU gives power to the TPM of a machine in QEMU, which resets it, and at whose end it ends.
