@@ -65,6 +65,7 @@ func TestTheAPIServerDecidesWhoMayAct(t *testing.T) {
 	deeds := log.deeds()
 	deeds.API = func() (*rest.Config, error) { return config, nil }
 	of, places := acting()
+	log.stick = of.siteText
 	s := newServerWith(t, of, deeds)
 	for name, h := range of.hosts {
 		h.ResourceVersion = ""
