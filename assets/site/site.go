@@ -49,7 +49,7 @@ type Appliance struct {
 
 // Seal is what the owner asks of the key of DATA.
 type Seal struct {
-	Require string `yaml:"require" enum:"tpm|key-file" doc:"Without it, a new DATA has its key next to it, where it protects nothing, if the machine has neither. tpm: DATA is made only where the machine's TPM 2.0 seals its key. key-file: only while a medium labelled FL-KEY with a file firstlight.key is attached. DATA that is there already is used as it is."`
+	Require string `yaml:"require" enum:"tpm|key-file" doc:"tpm: DATA is made only if the machine's TPM 2.0 seals its key. key-file: only while a medium labelled FL-KEY with a file firstlight.key is attached. If it is left out, a machine with neither makes DATA with its key next to it, which protects nothing. DATA that is there already is used as it is."`
 }
 
 // Networks are the three roles a network of the rack can have. A nil role was not given.
@@ -101,7 +101,7 @@ type Node struct {
 	Name       Name              `yaml:"name" required:"true" doc:"Host name; also the name of its BareMetalHost."`
 	MACs       []MAC             `yaml:"macs" doc:"MACs that identify the server, of any of its NICs."`
 	BootMAC    MAC               `yaml:"bootMAC" default:"the first of macs; with virtual media that of the link to provisioning" doc:"MAC of the NIC that boots on the provisioning network."`
-	BootMode   string            `yaml:"bootMode" enum:"UEFI|UEFISecureBoot|legacy" default:"UEFI" doc:"How the firmware starts what it loads: the ramdisk and the installed system. With UEFISecureBoot a node loads from the network what is signed, shim and GRUB in place of iPXE, whether its firmware enforces that already or not."`
+	BootMode   string            `yaml:"bootMode" enum:"UEFI|UEFISecureBoot|legacy" default:"UEFI" doc:"How the firmware starts what it loads: the ramdisk and the installed system. With UEFISecureBoot a node loads signed boot programs from the network, shim and GRUB instead of iPXE, whether or not its firmware enforces Secure Boot."`
 	BMC        *BMC              `yaml:"bmc" doc:"The server's BMC. Without it, someone must power the server on."`
 	OS         OS                `yaml:"os" doc:"What is installed and who may log in to it."`
 	RootDevice *RootDevice       `yaml:"rootDevice" default:"the only disk" doc:"The disk to install on. All hints given must hold, and for exactly one disk; otherwise nothing is written."`
@@ -114,7 +114,7 @@ type Node struct {
 // NodeDefaults is what is written once for all nodes. The first four of OS are one value, and so are the hints of
 // RootDevice, and user and password of a BMC: a node that gives a part of one gives all of it.
 type NodeDefaults struct {
-	BootMode   string            `yaml:"bootMode" enum:"UEFI|UEFISecureBoot|legacy" doc:"bootMode of nodes that do not say; with UEFISecureBoot unknown machines, too, load what is signed."`
+	BootMode   string            `yaml:"bootMode" enum:"UEFI|UEFISecureBoot|legacy" doc:"bootMode of nodes that do not give one; with UEFISecureBoot unknown machines load signed boot programs, too."`
 	BMC        Login             `yaml:"bmc" doc:"Who logs in to the BMCs of nodes that give neither username nor password."`
 	OS         OS                `yaml:"os" doc:"What nodes are installed with. Image, url, sha256 and format are one value: a node that gives one of them gets none of the others from here."`
 	RootDevice *RootDevice       `yaml:"rootDevice" doc:"The disk of nodes without a rootDevice of their own; hints are not mixed."`
