@@ -31,8 +31,8 @@ func newKeysNewCommand() *cobra.Command {
 and an away copy has the rack; who has lost it cannot open the copies. Keep it away from both.
 
 --signing makes a signing key instead, as minisign has them, and FILE.pub with its public half, which is printed for
-updates.keys of site.yaml. Whoever has FILE decides what the appliance runs; who has lost it makes another one and
-changes site.yaml. Keep it away from the stick. To protect it with a password: minisign -C -s FILE.`,
+updates.keys or images.keys of site.yaml. Whoever has FILE decides what the appliance or its nodes run; who has lost it
+makes another one and changes site.yaml. Keep it away from the stick. To protect it with a password: minisign -C -s FILE.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			makeKey := makeRecoveryKey

@@ -26,13 +26,13 @@ func newTryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "try",
 		Short: "A rack on this machine without emulation: the appliance in namespaces, simulated servers (root)",
-		Long: `Run the appliance of an image in namespaces of this machine, with simulated servers that it finds
-by their BMCs, inspects and installs. Its Kubernetes and all of its controllers are the real ones;
-the servers have a BMC and a boot agent, and no processor, no bytes on their disks and no system:
-they stop at provisioned, and no cluster can be made of them.
+		Long: `Run the appliance of an image in namespaces of this machine, with simulated servers that it inspects
+and provisions. Its Kubernetes and all of its controllers are the real ones; the servers have a BMC
+and a boot agent, but no processor, no bytes on their disks and no system: they stop at provisioned,
+and no cluster can be made of them.
 
-The rack runs in the background. Until all servers are provisioned its progress is shown; that may be
-interrupted and asked for again at any time. A rack that is down continues from its directory.`,
+The rack runs in the background. Its progress is shown until all servers are provisioned; Ctrl-C only
+stops watching, and the same command watches again. A rack that is down continues from its directory.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return up.start(cmd, &f) },
 	}

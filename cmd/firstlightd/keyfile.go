@@ -16,10 +16,11 @@ func newKeyFileCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "key-file",
 		Short: "Make a key file that opens DATA on any machine, and print it, once",
-		Long: `Make a key file that opens DATA on any machine, and print it, once: the appliance has no copy. A key file of before
+		Long: `Make a key file that opens DATA on any machine, and print it, once: the appliance has no copy. An earlier key file
 opens nothing from then on. It is for the day on which the appliance's own machine is broken: write the line into a file
 ` + stick.KeyFileName + ` on a medium (FAT or ext4) labelled ` + stick.KeyMediumLabel + `, attach that to another machine and start the
-stick there. DATA is then sealed to that machine's TPM, and the medium may be taken away.`,
+stick there. DATA is then sealed to that machine's TPM, and the medium may be removed; without a TPM it is needed at each
+start.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getuid() != 0 {

@@ -17,9 +17,9 @@ func newReplaceCommand() *cobra.Command {
 		Long: `Let the server that site.yaml names now take the place of the one that a node had.
 
 Write the MAC and the BMC of the new server into site.yaml first, and run firstlightd reload: the node is held then, and
-nothing of the new server is told to the old one. After this command the old server is left as it is, neither switched
-off nor written to, and is not a node any more; what was known of it stays on DATA. The new one is checked, inspected and
-installed under the old name, and what is on its disk is not lost without consent.`,
+nothing of the new server is told to the old one. After this command the old server is not a node any more. It is not
+written to; one in service runs on, another one is switched off. What was known of it stays on DATA. The new one is
+checked, inspected and installed under the old name, and what is on its disk is not lost without consent.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNames(&socket, listNodes),
 		RunE: func(cmd *cobra.Command, args []string) error {
