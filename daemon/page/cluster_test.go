@@ -65,11 +65,11 @@ func TestAClusterShowsAllThatIsKnownOfIt(t *testing.T) {
 	assert.Contains(t, lab.id("stands").text(), "Needs you failed, nodes 1/2 node lab-2 has no address")
 	assert.Contains(t, lab.id("stands").text(), "/opt/kud/multi-cluster/lab/log/2.log")
 	assert.Contains(t, lab.id("member-lab-2").text(), "waiting: no lease")
-	assert.Contains(t, lab.id("verification").text(), "was not tried yet")
+	assert.Contains(t, lab.id("verification").text(), "has not run yet")
 	assert.Contains(t, lab.id("reach").text(), "no kubeconfig to hand out before it is ready")
 	assert.Contains(t, lab.id("workload").text(), "It did not answer at")
 	assert.Contains(t, lab.id("workload").text(), "https://172.22.1.5:6443: i/o timeout")
-	assert.Contains(t, lab.id("workload").text(), "look at its control planes")
+	assert.Contains(t, lab.id("workload").text(), "check its control planes")
 
 	assert.Equal(t, http.StatusNotFound, b.ask("GET", "/clusters/nobody", "").Code)
 	assert.Equal(t, []string{"/clusters/lab", "/clusters/edge"}, hrefs(b.open("/clusters").all("h2")))
