@@ -157,7 +157,7 @@ func (h *Host) DataDone(context.Context) error {
 		return err
 	case record.State == stick.StorageBroken:
 		return bringup.Permanent(fmt.Errorf(
-			"data partition %s cannot be used: %s; what was done before is on it: try the stick in another machine, or write it again to begin from nothing", record.Device, record.Reason))
+			"data partition %s cannot be used: %s; what was done before is on it: try the stick at another port, or write it again with --forget to begin from nothing", record.Device, record.Reason))
 	case record.State == stick.StorageLocked:
 		return bringup.Permanent(errors.New(record.Reason))
 	case record.State == stick.StorageVolatile:
