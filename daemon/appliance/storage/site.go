@@ -41,7 +41,8 @@ func ReplaceSite(dir, name string, text []byte, check func() error) error {
 		return err
 	}
 
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|siteFlags&^unix.MS_RDONLY, ""); err != nil {
+	remount, err := makeWritable(dir)
+	if err != nil {
 		return fmt.Errorf("write site: mount %s to write: %w; is the stick write-protected?", dir, err)
 	}
 
@@ -49,9 +50,27 @@ func ReplaceSite(dir, name string, text []byte, check func() error) error {
 	if err != nil {
 		err = fmt.Errorf("write site: %w", err)
 	}
-	if back := unix.Mount("", dir, "", unix.MS_REMOUNT|siteFlags, ""); back != nil {
+	if back := unix.Mount("", dir, "", remount|siteFlags, ""); back != nil {
 		err = errors.Join(err, fmt.Errorf("mount %s read-only again: %w", dir, back))
 	}
 
 	return err
+}
+
+// makeWritable mounts SITE to be written, and returns by which flags that is undone. The mount alone is changed where
+// that is enough: in `firstlight try` SITE is a directory of somebody's file system, which stays as it is. On a stick the
+// file system itself is read-only.
+func makeWritable(dir string) (remount uintptr, err error) {
+	remount = unix.MS_REMOUNT | unix.MS_BIND
+	if err := unix.Mount("", dir, "", remount|siteFlags&^unix.MS_RDONLY, ""); err != nil {
+		return remount, err
+	}
+
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil || s.Flags&unix.ST_RDONLY == 0 {
+		return remount, err
+	}
+
+	remount = unix.MS_REMOUNT
+	return remount, unix.Mount("", dir, "", remount|siteFlags&^unix.MS_RDONLY, "")
 }

@@ -48,3 +48,34 @@ func TestTheSiteIsReplacedOnAReadOnlyMount(t *testing.T) {
 	assert.Len(t, names, 1)
 	require.NoError(t, unix.Unmount(dir, 0))
 }
+
+// TestTheFileSystemOfASiteInATryStaysWritable: SITE is bound there from a directory of the machine.
+func TestTheFileSystemOfASiteInATryStaysWritable(t *testing.T) {
+	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), "ns") || os.Getuid() != 0 {
+		t.Skip("mounts in a namespace of its own: needs root and FIRSTLIGHT_TEST=ns")
+	}
+	runtime.LockOSThread() // never unlocked: the thread ends with the test, and its namespace with it
+	machine, dir := t.TempDir(), t.TempDir()
+	require.NoError(t, unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS))
+	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	require.NoError(t, unix.Mount("tmpfs", machine, "tmpfs", 0, ""))
+	require.NoError(t, os.Mkdir(filepath.Join(machine, "site"), 0o700))
+	require.NoError(t, unix.Mount(filepath.Join(machine, "site"), dir, "", unix.MS_BIND, ""))
+	require.NoError(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+
+	allow := func() error { return nil }
+	for _, isBusy := range []bool{true, false} { // a file that is open keeps a file system from becoming read-only
+		other := filepath.Join(machine, "console.log")
+		f, err := os.Create(other)
+		require.NoError(t, err)
+		if !isBusy {
+			require.NoError(t, f.Close())
+		}
+		require.NoError(t, ReplaceSite(dir, "site.yaml", []byte("name: try\n"), allow))
+		assert.ErrorIs(t, os.WriteFile(filepath.Join(dir, "site.yaml"), nil, 0o600), unix.EROFS)
+		assert.NoError(t, os.WriteFile(other, nil, 0o600), "the machine's file system is read-only now")
+		_ = f.Close()
+	}
+	require.NoError(t, unix.Unmount(dir, 0))
+	require.NoError(t, unix.Unmount(machine, 0))
+}
