@@ -62,7 +62,7 @@ func TestABrowserUploads(t *testing.T) {
 	u.lose(1)
 	begin()
 	assert.Equal(t, "my-tool-1.0.deb", c.value("document.getElementById('upload-name').value"))
-	c.await("document.getElementById('upload-state').textContent.includes('It is tried again, from 8.4 MB on')")
+	c.await("document.getElementById('upload-state').textContent.includes('Trying again from 8.4 MB')")
 	c.picture("upload-lost-phone")
 	c.value("window.scrollTo(0, document.body.scrollHeight)")
 	key := artifact.Key{Collection: artifact.Binary, Owner: "alpha", Cluster: "beta", Name: "my-tool-1.0.deb"}

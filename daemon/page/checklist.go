@@ -65,8 +65,9 @@ func applianceStep(d status.Document) checklistStep {
 func siteStep(d status.Document) checklistStep {
 	s := checklistStep{
 		ID: "site", Title: "The site names its servers", Level: busy,
-		Text: "firstlight site init prints a first site.yaml. Put it on the stick's SITE partition, then run firstlightd reload. " +
-			"Or switch a server on: it is shown below when it boots from the provisioning network.",
+		Text: "firstlight site init prints a first site.yaml. Put it on the stick's SITE partition, then run firstlightd reload; " +
+			"or an owner edits it here. A server that boots from the provisioning network is shown below.",
+		Path: "/site", Link: "site.yaml",
 	}
 	if n := len(d.Nodes); n > 0 {
 		s.Level, s.Text = good, formatCount(n, "node")

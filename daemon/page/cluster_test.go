@@ -100,7 +100,7 @@ func TestAClusterThatIsNotThereYetSaysSo(t *testing.T) {
 	d := logIn(t, newServer(t, of)).open("/clusters/new")
 	assert.Contains(t, d.id("stands").text(), "On its way waiting nodes are verified first")
 	assert.Contains(t, d.id("members").text(), "No node is a member yet.")
-	assert.Contains(t, d.id("workload").text(), "not so far yet")
+	assert.Contains(t, d.id("workload").text(), "cannot be asked yet")
 	assert.Nil(t, d.id("updates"))
 }
 

@@ -135,7 +135,7 @@ func approvals() []action {
 			do:      approve,
 		},
 		{
-			name: "approve-all", on: onDiscovery, needs: Operator, title: "Make all that await it nodes",
+			name: "approve-all", on: onDiscovery, needs: Operator, title: "Approve all",
 			effect:  "Each of these machines becomes a node of the site: it is checked, inspected, installed and verified.",
 			offered: awaitApproval,
 			do:      approve,

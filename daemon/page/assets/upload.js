@@ -183,12 +183,12 @@
         offset = Number(answer.headers.get("Upload-Offset"));
         moved = Date.now();
         pause = 1000;
-        say("It is being sent.");
+        say("Uploading.");
       } catch (problem) {
         if (problem.name === "AbortError" || problem instanceof Refusal && !problem.again) throw problem;
         if (Date.now() - moved > patience) throw problem;
         const why = problem instanceof Refusal ? problem.message.replace(/\.$/, "") : "The connection is lost";
-        say(`${why}. It is tried again, from ${size(offset)} on.`);
+        say(`${why}. Trying again from ${size(offset)}.`);
         await wait(pause);
         pause = Math.min(2 * pause, 15000);
         const have = await read(u.path).catch((again) => {
@@ -202,7 +202,7 @@
 
   // finish waits until the appliance has checked what it got.
   async function finish(u) {
-    say("It is sent. The appliance checks it.");
+    say("Sent. The appliance is checking it.");
     for (let tries = 0; tries < 120; tries++) {
       const have = await read(u.path);
       if (have.upload_complete) {
@@ -215,14 +215,14 @@
   }
 
   async function upload(u) {
-    say("Its checksum is computed.");
+    say("Computing its checksum.");
     const known = recall();
     u.sum = known && isSame(known, u) ? known.sum : await digest(u.file);
     at("sum").textContent = `sha256 ${u.sum}`;
     remember(u);
     const have = await begin(u);
     if (!have.upload_complete) {
-      say(have.image_offset > 0 ? `It is resumed at ${size(have.image_offset)}.` : "It is being sent.");
+      say(have.image_offset > 0 ? `Resuming at ${size(have.image_offset)}.` : "Uploading.");
       await send(u, have.image_offset);
     }
     const done = await finish(u);
