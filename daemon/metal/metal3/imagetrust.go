@@ -25,6 +25,9 @@ func (t ImageTrust) CheckImage(image *metal3api.Image) string {
 
 	sum := strings.ToLower(image.Checksum)
 	switch {
+	case image.IsLiveISO(): // Metal3 passes no digest of it on (Image.GetChecksum)
+		return fmt.Sprintf("its image %s is a live ISO, whose digest no one compares, and site.yaml requires signed images; "+
+			"name an image that is written to a disk", image.URL)
 	case image.ChecksumType != metal3api.SHA256:
 		return fmt.Sprintf("its image %s has no sha256 in spec.image, and site.yaml requires signed images; "+
 			"give its sha256, and upload its signature", image.URL)

@@ -7,6 +7,7 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
 
 	"firstlight.dev/firstlight/assets/site"
 )
@@ -29,6 +30,8 @@ func TestWhichImagesAreTrusted(t *testing.T) {
 		{"a signed digest of another kind", &metal3api.Image{Checksum: signed, ChecksumType: metal3api.SHA512}, "has no sha256"},
 		{"a digest that is fetched", &metal3api.Image{Checksum: "http://x/y.sha256", ChecksumType: metal3api.AutoChecksum}, "has no sha256"},
 		{"a URL as the digest", &metal3api.Image{Checksum: "http://x/y", ChecksumType: metal3api.SHA256}, "is signed by none of"},
+		{"a live ISO with a signed digest",
+			&metal3api.Image{Checksum: signed, ChecksumType: metal3api.SHA256, DiskFormat: ptr.To("live-iso")}, "whose digest no one compares"},
 		{"no digest", &metal3api.Image{URL: "http://x/disc.iso"}, "has no sha256"},
 	} {
 		said := trust.CheckImage(c.image)
