@@ -32,7 +32,7 @@ var ErrUnsigned = errors.New("it is not signed")
 type Statement struct {
 	File   string // its name when it was signed
 	SHA256 string // of its content, 64 lower-case hexadecimal digits
-	Slot   string // sha256 of the slot's configuration in the image of a stick (stick.SlotConfig); "" for other files
+	Slot   string // of the image of a stick: sha256 of its boot partition, as fat.Volume.Digest has it; "" for other files
 }
 
 // comment is the statement as a trusted comment: minisign's own form, key:value between tabs.

@@ -85,8 +85,8 @@ func TestAnImageIsSigned(t *testing.T) {
 		assert.Equal(t, fmt.Sprintf("%x", sha256.Sum256(content)), says.SHA256)
 		slots = append(slots, says.Slot)
 	}
-	config := stick.SlotConfig{Version: "1.2.3", RootHash: "aa", Kernel: "bb", Initramfs: "cc"}
-	want := fmt.Sprintf("%x", sha256.Sum256(config.Encode()))
+	want, err := bootVolume(t, image).Digest(stick.SignatureName)
+	require.NoError(t, err)
 	assert.Equal(t, []string{want, want}, slots)
 
 	other := filepath.Join(t.TempDir(), "debian.qcow2")
@@ -169,18 +169,25 @@ func TestFlashTakesWhatATrustedKeySigned(t *testing.T) {
 	assert.Equal(t, string(stick.PadSignature(nil)), embedded(t, target))
 }
 
-// embedded is the signature in slot a of a stick.
-func embedded(t *testing.T, path string) string {
+// bootVolume is the boot partition of slot a of a stick.
+func bootVolume(t *testing.T, path string) *fat.Volume {
 	t.Helper()
 	f, err := os.Open(path)
 	require.NoError(t, err)
-	defer f.Close()
+	t.Cleanup(func() { f.Close() })
 	table, err := gpt.ReadPrimary(f)
 	require.NoError(t, err)
 	boot, ok := table.Find("BOOT-A")
 	require.True(t, ok)
 	volume, err := fat.Open(io.NewSectionReader(f, boot.Offset(), boot.Size()))
 	require.NoError(t, err)
+	return volume
+}
+
+// embedded is the signature in slot a of a stick.
+func embedded(t *testing.T, path string) string {
+	t.Helper()
+	volume := bootVolume(t, path)
 	assert.Empty(t, volume.Check())
 	text, err := volume.ReadFile(stick.SignatureName)
 	require.NoError(t, err)

@@ -2,7 +2,6 @@ package media
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +11,8 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 )
 
-// SlotDigest is the sha256 of what an image says its slot starts (stick.SlotConfig), as a signature states it; "" if the
-// file at path, compressed or not, is no image of a stick.
+// SlotDigest is the digest of the boot partition in the image at path, compressed or not, as a signature states it: of
+// all that is in use but the place for a signature. "" if the file is no image of a stick.
 func SlotDigest(ctx context.Context, path string) (string, error) {
 	image, err := Open(ctx, path)
 	if err != nil {
@@ -21,6 +20,11 @@ func SlotDigest(ctx context.Context, path string) (string, error) {
 	}
 	defer image.Close()
 
+	return image.SlotDigest()
+}
+
+// SlotDigest is that of an image which is open.
+func (image *Image) SlotDigest() (string, error) {
 	table, err := gpt.ReadPrimary(image)
 	if errors.Is(err, gpt.ErrNoTable) || errors.Is(err, io.EOF) {
 		return "", nil
@@ -37,9 +41,9 @@ func SlotDigest(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", boot.Name, err)
 	}
-	text, err := volume.ReadFile(stick.SlotConfigName)
+	digest, err := volume.Digest(stick.SignatureName)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", boot.Name, err)
 	}
-	return fmt.Sprintf("%x", sha256.Sum256(text)), nil
+	return digest, nil
 }

@@ -2,8 +2,6 @@ package verify
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
 
 	"firstlight.dev/firstlight/assets/stick"
 )
@@ -19,9 +17,11 @@ func (c *check) checkSignature(ctx context.Context) (string, error) {
 		return "not by a key that is known", nil
 	}
 
-	config, _ := c.file(stick.SlotA.Boot(), "/"+stick.SlotConfigName)
-	if want := fmt.Sprintf("%x", sha256.Sum256(config)); says.Slot != want {
-		c.addFinding(stick.SlotA.Boot(), -1, "%s is not the one that the signature names", stick.SlotConfigName)
+	is, err := c.image.SlotDigest()
+	if err != nil {
+		c.addFinding(stick.SlotA.Boot(), -1, "%v", err)
+	} else if says.Slot != is {
+		c.addFinding(stick.SlotA.Boot(), -1, "it is not the one that the signature names")
 	}
 	return "by the key " + key.ID(), nil
 }

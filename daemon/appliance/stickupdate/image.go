@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +23,7 @@ type Image struct {
 	Config stick.SlotConfig
 
 	config     []byte // the same as it is in the image
+	digest     string // of boot, as signatures state it
 	file       *os.File
 	boot, root *io.SectionReader // what is in use of the two partitions
 	data       int64             // bytes of root that its hash tree vouches for
@@ -72,6 +74,9 @@ func (i *Image) read() error {
 		return fmt.Errorf("%s: %w", boot.Name, err)
 	}
 	if i.Config, err = stick.ParseSlotConfig(i.config); err != nil {
+		return fmt.Errorf("%s: %w", boot.Name, err)
+	}
+	if i.digest, err = volume.Digest(stick.SignatureName); err != nil {
 		return fmt.Errorf("%s: %w", boot.Name, err)
 	}
 
@@ -139,18 +144,14 @@ func rootSize(r io.ReaderAt) (rootBytes, error) {
 // that the slot's configuration has, the root with its hash tree. Who vouches for the configuration itself is
 // CheckSignature's to say.
 func (i *Image) Check(ctx context.Context) error {
-	if err := checkSlot(ctx, i.boot, i.root, i.data, i.config); err != nil {
+	if err := checkSlot(ctx, i.boot, i.root, i); err != nil {
 		return fmt.Errorf("%s is damaged: %w; fetch it again", i.Path, err)
 	}
 	return nil
 }
 
-// checkSlot compares a boot partition and a root with the configuration that a slot shall have.
-func checkSlot(ctx context.Context, boot, root io.ReaderAt, data int64, want []byte) error {
-	config, err := stick.ParseSlotConfig(want)
-	if err != nil {
-		return err
-	}
+// checkSlot compares a boot partition and a root with those of an image, as it was when it was opened.
+func checkSlot(ctx context.Context, boot, root io.ReaderAt, want *Image) error {
 	volume, err := fat.Open(boot)
 	if err != nil {
 		return err
@@ -163,12 +164,12 @@ func checkSlot(ctx context.Context, boot, root io.ReaderAt, data int64, want []b
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(is, want) {
+	if !bytes.Equal(is, want.config) {
 		return fmt.Errorf("%s differs", stick.SlotConfigName)
 	}
 
 	for _, file := range []struct{ name, sum string }{
-		{stick.KernelName, config.Kernel}, {stick.InitramfsName, config.Initramfs},
+		{stick.KernelName, want.Config.Kernel}, {stick.InitramfsName, want.Config.Initramfs},
 	} {
 		b, err := volume.ReadFile(file.name)
 		if err != nil {
@@ -179,7 +180,15 @@ func checkSlot(ctx context.Context, boot, root io.ReaderAt, data int64, want []b
 		}
 	}
 
-	damage, err := verity.Check(ctx, root, data, config.RootHash)
+	digest, err := volume.Digest(stick.SignatureName)
+	if err != nil {
+		return err
+	}
+	if digest != want.digest {
+		return errors.New("its boot partition differs outside of its files")
+	}
+
+	damage, err := verity.Check(ctx, root, want.data, want.Config.RootHash)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package stickupdate
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 
@@ -79,8 +78,8 @@ func (i *Image) findSignature(path string) (signature.Signature, error) {
 	return s, nil
 }
 
-// CheckSignature returns the key that the image is signed with, if that is one of the keys. What is signed is the slot's
-// configuration, which has the digests of all that is written: so it holds for the file that was signed, compressed or
+// CheckSignature returns the key that the image is signed with, if that is one of the keys. What is signed is the boot
+// partition, in which the slot's configuration has the root hash: so it holds for the file that was signed, compressed or
 // not, and for a disk that the image was written to.
 func (i *Image) CheckSignature(keys signature.Keys, s signature.Signature) (signature.PublicKey, error) {
 	says, key, err := keys.CheckStatement(s)
@@ -90,7 +89,7 @@ func (i *Image) CheckSignature(keys signature.Keys, s signature.Signature) (sign
 	if says.Slot == "" {
 		return "", fmt.Errorf("its signature is that of %s, which is no image of a stick; firstlight sign signs one", says.File)
 	}
-	if says.Slot != fmt.Sprintf("%x", sha256.Sum256(i.config)) {
+	if says.Slot != i.digest {
 		return "", fmt.Errorf("its signature by the key %s is that of another image, or the image was changed", key.ID())
 	}
 	return key, nil

@@ -59,6 +59,20 @@ func rewrite(t *testing.T, path string, old, new []byte) {
 	require.NoError(t, errors.Join(err, f.Close()))
 }
 
+// writeToBoot writes bytes at a place of the boot partition in an image.
+func writeToBoot(t *testing.T, path string, at int64, b []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	table, err := gpt.ReadPrimary(f)
+	require.NoError(t, err)
+	p, ok := table.Find(stick.PartitionBootA)
+	require.True(t, ok)
+	_, err = f.WriteAt(b, p.Offset()+at)
+	require.NoError(t, err)
+}
+
 // TestWithAKeyKnownOnlyASignedImageIsTaken: what is refused is refused in one line, and the stick is as it was.
 func TestWithAKeyKnownOnlyASignedImageIsTaken(t *testing.T) {
 	key, other := newKey(t), newKey(t)
@@ -79,6 +93,9 @@ func TestWithAKeyKnownOnlyASignedImageIsTaken(t *testing.T) {
 	kernel := makeImage(t, "1.1.0", 60)
 	signImage(t, key, kernel)
 	rewrite(t, kernel, []byte("kernel of"), []byte("evil   of"))
+	twofold := makeImage(t, "1.1.0", 60) // GRUB looks for HFS+ and others before it does for FAT
+	signImage(t, key, twofold)
+	writeToBoot(t, twofold, 1024, []byte("H+\x00\x04"))
 	plain := makeImage(t, "1.1.0", 60)
 	s, err := key.Sign(t.Context(), bytes.NewReader([]byte("debian")), "debian.qcow2", "")
 	require.NoError(t, err)
@@ -99,7 +116,8 @@ func TestWithAKeyKnownOnlyASignedImageIsTaken(t *testing.T) {
 		{"signed by another", foreign, trusted, Options{}, "which is not known here; known: " + id + "; nothing is written"},
 		{"signature of another image", swapped, trusted, Options{}, "is that of another image, or the image was changed"},
 		{"changed configuration", added, trusted, Options{}, "is that of another image, or the image was changed"},
-		{"changed kernel", kernel, trusted, Options{}, "is damaged: vmlinuz differs from its digest"},
+		{"changed kernel", kernel, trusted, Options{}, "is that of another image, or the image was changed"},
+		{"another file system beside the signed one", twofold, trusted, Options{}, "is that of another image, or the image was changed"},
 		{"changed kernel, unsigned", kernel, trusted, Options{Unsigned: true}, "is damaged: vmlinuz differs from its digest"},
 		{"signature of no stick", plain, trusted, Options{}, "its signature is that of debian.qcow2, which is no image of a stick"},
 		{"named signature is not there", second, trusted, Options{Signature: "/none"}, "it is not signed: there is no file /none"},

@@ -136,12 +136,12 @@ func bootOnce(t *testing.T, path string) (stick.Slot, bool) {
 	}
 
 	root := s.Slots[slot].Root
-	size, err := rootSize(root)
+	_, err = rootSize(root)
 	require.NoError(t, err, "root of slot %s", slot)
 	want, err := Open(versionOf[s.Version(slot)])
 	require.NoError(t, err, "slot %s", slot)
 	defer want.Close()
-	require.NoError(t, checkSlot(t.Context(), s.Slots[slot].Boot, root, size.data, want.config), "slot %s is whole", slot)
+	require.NoError(t, checkSlot(t.Context(), s.Slots[slot].Boot, root, want), "slot %s is whole", slot)
 	return slot, trial
 }
 

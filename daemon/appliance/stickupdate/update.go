@@ -91,7 +91,7 @@ func Write(
 
 	progress(PhaseCheck, 0, total)
 	root := io.NewSectionReader(slot.Root, 0, image.root.Size())
-	if err := checkSlot(ctx, slot.Boot, root, image.data, image.config); err != nil {
+	if err := checkSlot(ctx, slot.Boot, root, image); err != nil {
 		return fmt.Errorf("read back slot %s: %w; the stick is faulty", into, err)
 	}
 	progress(PhaseCheck, total, total)
