@@ -136,7 +136,14 @@ func createStorageKey(t transport.TPM) (storageKey, error) {
 		return storageKey{}, fmt.Errorf("storage key: %w", err)
 	}
 
-	return storageKey{handle: made.ObjectHandle, name: made.Name, public: *public}, nil
+	// Computed, not as it was answered: what sits on the bus may put a key of its own there, and would be told the secret.
+	name, err := tpm2.ObjectName(public)
+	if err != nil {
+		flush(t, made.ObjectHandle)
+		return storageKey{}, fmt.Errorf("storage key: %w", err)
+	}
+
+	return storageKey{handle: made.ObjectHandle, name: *name, public: *public}, nil
 }
 
 // policyDigest is the policy that the PCRs hold what they hold now.

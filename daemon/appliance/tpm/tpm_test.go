@@ -1,6 +1,7 @@
 package tpm
 
 import (
+	"bytes"
 	"crypto/rand"
 	"testing"
 
@@ -69,6 +70,40 @@ func TestAForgedSealIsRefused(t *testing.T) {
 		_, err = Unseal(machine, free)
 		assert.Error(t, err)
 	}
+}
+
+// TestAForeignStorageKeyIsToldNothing: what answers in place of the TPM, under the name of its key, is not taken for it.
+func TestAForeignStorageKeyIsToldNothing(t *testing.T) {
+	own := tpmtest.Start(t, t.TempDir()).Open(t)
+	sealed, err := Seal(own, []byte("a secret of sixteen bytes, or more"), pcrs)
+	require.NoError(t, err)
+	key, err := createStorageKey(own)
+	require.NoError(t, err)
+	foreign, err := createStorageKey(tpmtest.Start(t, t.TempDir()).Open(t))
+	require.NoError(t, err)
+	key.flush(own)
+
+	_, err = Unseal(between{own, point(t, key), point(t, foreign)}, sealed)
+	assert.ErrorIs(t, err, ErrOtherTPM)
+}
+
+// point is what a storage key's public part has of its own: one coordinate of a point.
+func point(t *testing.T, k storageKey) []byte {
+	t.Helper()
+	p, err := k.public.Unique.ECC()
+	require.NoError(t, err)
+	return p.X.Buffer
+}
+
+// between is a TPM with something on its bus that replaces bytes of its answers.
+type between struct {
+	transport.TPM
+	old, new []byte
+}
+
+func (b between) Send(command []byte) ([]byte, error) {
+	answer, err := b.TPM.Send(command)
+	return bytes.ReplaceAll(answer, b.old, b.new), err
 }
 
 func extend(t *testing.T, machine transport.TPM, pcr tpm2.TPMHandle) {
