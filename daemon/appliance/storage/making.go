@@ -37,11 +37,8 @@ func (k Preparer) makeData(ctx context.Context, boot stick.BootInfo, room Room, 
 		k.findKeyFile(ctx, r, wait)
 	}
 
-	if r.TPM { // one that seals nothing, as for the lack of a bank of PCRs, is none
-		if _, _, err := r.newToken(stick.SealTPM); err != nil {
-			k.Log.Error("TPM does not seal", "err", err)
-			r.TPM, r.NoTPM = false, err
-		}
+	if err := r.dropDeafTPM(); err != nil {
+		k.Log.Error("TPM does not seal", "err", err)
 	}
 
 	plan := planMaking(require, r.means)

@@ -61,7 +61,8 @@ func mintKey() []byte {
 	return []byte(base64.RawStdEncoding.EncodeToString(b))
 }
 
-// add makes one more way to open v, which open opens. It is tried before it counts.
+// add makes one more way to open v, which open opens. It is tried before it counts, and taken back if it does not open v:
+// else each boot would leave one more, until the header has no room.
 func (v volume) add(ctx context.Context, way stick.Seal, open []byte, r *keyring) error {
 	t, key, err := r.newToken(way)
 	if err != nil {
@@ -74,11 +75,33 @@ func (v volume) add(ctx context.Context, way stick.Seal, open []byte, r *keyring
 	}
 
 	t.Slots = []string{slot}
-	if err := v.addToken(ctx, t); err != nil {
+	err = v.addToken(ctx, t)
+	if err == nil {
+		err = v.check(ctx, t, r)
+	}
+	if err == nil {
+		return nil
+	}
+
+	if kept := v.takeBack(ctx, slot); kept != nil {
+		err = fmt.Errorf("%w; it is not taken back: %w", err, kept)
+	}
+	return err
+}
+
+// takeBack removes a slot, and its token if it has one.
+func (v volume) takeBack(ctx context.Context, slot string) error {
+	h, err := v.header(ctx)
+	if err != nil {
 		return err
 	}
 
-	return v.check(ctx, t, r)
+	for _, t := range h.Tokens {
+		if t.slot() == slot {
+			return v.removeToken(ctx, t)
+		}
+	}
+	return v.removeSlot(ctx, slot)
 }
 
 // newToken is a token without a slot, and the key that it gives.
@@ -94,6 +117,22 @@ func (r *keyring) newToken(way stick.Seal) (token, []byte, error) {
 		key = r.keyFile
 	}
 	return t, key, err
+}
+
+// dropDeafTPM tries the TPM: one that seals nothing, as for the lack of a bank of PCRs, or does not unseal it, is none.
+func (r *keyring) dropDeafTPM() error {
+	if !r.TPM {
+		return nil
+	}
+
+	t, _, err := r.newToken(stick.SealTPM)
+	if err == nil {
+		_, err = r.key(t)
+	}
+	if err != nil {
+		r.TPM, r.NoTPM = false, err
+	}
+	return err
 }
 
 // key is what a token gives here.
@@ -205,7 +244,7 @@ func (v volume) unlock(ctx context.Context, open func(key []byte) error) (seal s
 	})
 	if resealErr != nil {
 		v.k.Log.Error("DATA not sealed again", "err", resealErr)
-		seal.Note = fmt.Sprintf("What opens DATA was not changed: %v.", resealErr)
+		seal.Note = fmt.Sprintf("What opens DATA was not changed as it should be: %v.", resealErr)
 	}
 
 	return seal, nil
@@ -220,20 +259,26 @@ type sealInfo struct {
 
 // reseal changes what opens v at the next boot, as planResealing has it. An error leaves all that opened it before.
 func (v volume) reseal(ctx context.Context, h header, o opening, r *keyring) error {
-	plan := planResealing(h.Tokens, o.token, r.means)
-	for _, way := range plan.Add {
-		if err := v.add(ctx, way, o.key, r); err != nil {
-			return fmt.Errorf("add %s: %w", way, err)
+	var failed error
+	m := r.means
+	for _, way := range planResealing(h.Tokens, o.token, m).Add {
+		err := v.add(ctx, way, o.key, r)
+		switch {
+		case err == nil:
+			v.k.Log.Info("DATA is sealed", "by", way)
+		case way == stick.SealTPM: // one that does not seal is none, and is not in a key file's way
+			m.TPM, failed = false, fmt.Errorf("add %s: %w", way, err)
+		default:
+			return errors.Join(failed, fmt.Errorf("add %s: %w", way, err))
 		}
-		v.k.Log.Info("DATA is sealed", "by", way)
 	}
 
-	for _, t := range slices.Concat(plan.Remove, h.Stale) {
+	for _, t := range slices.Concat(planResealing(h.Tokens, o.token, m).Remove, h.Stale) {
 		if err := v.removeToken(ctx, t); err != nil {
 			return fmt.Errorf("remove %s: %w", t.Way, err)
 		}
 		v.k.Log.Info("a way to open DATA is removed", "way", t.Way, "token", t.ID)
 	}
 
-	return nil
+	return failed
 }

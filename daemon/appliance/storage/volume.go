@@ -173,11 +173,17 @@ func (v volume) addToken(ctx context.Context, t token) error {
 // removeToken takes a way away: first the slot, without which the token opens nothing. cryptsetup overwrites it.
 func (v volume) removeToken(ctx context.Context, t token) error {
 	if slot := t.slot(); slot != "" {
-		if _, err := v.k.output(ctx, nil, "cryptsetup", "luksKillSlot", "--batch-mode", v.device, slot); err != nil {
+		if err := v.removeSlot(ctx, slot); err != nil {
 			return err
 		}
 	}
 	_, err := v.k.output(ctx, nil, "cryptsetup", "token", "remove", "--token-id="+strconv.Itoa(t.ID), v.device)
+	return err
+}
+
+// removeSlot takes a key away, whatever token names its slot.
+func (v volume) removeSlot(ctx context.Context, slot string) error {
+	_, err := v.k.output(ctx, nil, "cryptsetup", "luksKillSlot", "--batch-mode", v.device, slot)
 	return err
 }
 

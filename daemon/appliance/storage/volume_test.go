@@ -300,6 +300,49 @@ func TestABrokenTPMTakesNothingAway(t *testing.T) {
 	assert.Equal(t, []stick.Seal{stick.SealBeside}, ways(t, path))
 }
 
+// TestATPMThatSealsInVainIsNotInTheWay of a key file, and leaves nothing in the header, however often it is tried.
+func TestATPMThatSealsInVainIsNotInTheWay(t *testing.T) {
+	needCryptsetup(t)
+	tpmtest.SkipWithout(t)
+	path, _ := makeVolume(t, &machine{})
+	software := tpmtest.Start(t, t.TempDir())
+	m := &machine{left: -1}
+	k := m.preparer(t)
+	k.TPM = func() (transport.TPMCloser, error) { return closer{forgetful{software.Open(t)}}, nil }
+	unlock := func() sealInfo {
+		seal, err := volume{k: k, device: path}.unlock(t.Context(), func([]byte) error { return nil })
+		require.NoError(t, err)
+		assert.Contains(t, seal.Note, "add tpm: unseal by TPM: ")
+		assert.NotContains(t, seal.Note, "\n")
+		return seal
+	}
+
+	for range 2 {
+		assert.Equal(t, stick.SealBeside, unlock().Way)
+		assert.Equal(t, []stick.Seal{stick.SealBeside}, ways(t, path))
+	}
+	m.keyFile = ownKey
+	assert.Equal(t, stick.SealKeyFile, unlock().Way)
+	assert.Equal(t, []stick.Seal{stick.SealKeyFile}, ways(t, path))
+
+	software = tpmtest.Start(t, t.TempDir()) // a session was left in the other
+	r := k.findKeys(t.Context(), 0)
+	require.True(t, r.TPM)
+	require.ErrorContains(t, r.dropDeafTPM(), "unseal by TPM: ")
+	assert.Equal(t, []stick.Seal{stick.SealKeyFile}, planMaking(RequireNothing, r.means).Ways, "a new DATA does without")
+}
+
+// forgetful is a TPM that seals and does not unseal.
+type forgetful struct{ transport.TPM }
+
+func (f forgetful) Send(command []byte) ([]byte, error) {
+	const unseal = "\x00\x00\x01\x5e" // TPM_CC_Unseal
+	if len(command) > 10 && string(command[6:10]) == unseal {
+		return nil, errors.New("no answer")
+	}
+	return f.TPM.Send(command)
+}
+
 type deaf struct{}
 
 func (deaf) Send([]byte) ([]byte, error) { return nil, fmt.Errorf("no answer") }
