@@ -162,7 +162,13 @@ func (t *Table) Resize(size int64) (*Table, error) {
 func (t *Table) Encode() (start, end []byte, err error) {
 	array := make([]byte, entryCount*entrySize)
 	le := binary.LittleEndian
+	taken := map[int]bool{}
 	for _, p := range t.Partitions {
+		if taken[p.Index] {
+			return nil, nil, fmt.Errorf("encode partition %d %q: another one has its index", p.Index, p.Name)
+		}
+		taken[p.Index] = true
+
 		name := utf16.Encode([]rune(p.Name))
 		if p.Index < 1 || p.Index > entryCount || len(name) > 36 {
 			return nil, nil, fmt.Errorf(

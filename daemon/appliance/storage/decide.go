@@ -1,6 +1,10 @@
 package storage
 
-import "firstlight.dev/firstlight/assets/stick"
+import (
+	"fmt"
+
+	"firstlight.dev/firstlight/assets/stick"
+)
 
 // Action is what is done about the DATA partition.
 type Action string
@@ -37,6 +41,18 @@ func dataRoom(t stick.Table, diskBytes int64) Room {
 		start = data.Start
 	}
 	return Room{start, (diskBytes-align)/align*align - start}
+}
+
+// checkNumber says that someone's own partition has the number of a DATA that is not there: partitioning programs give the
+// lowest one that is free.
+func checkNumber(t stick.Table) error {
+	for _, e := range t.Entries {
+		if e.Index == stick.NumberData && e.Name != stick.PartitionData {
+			return fmt.Errorf("make %s: its number %d is that of partition %q, which stays as it is; save what is on it, "+
+				"delete it, then restart", stick.PartitionData, e.Index, e.Name)
+		}
+	}
+	return nil
 }
 
 // Decide looks at the boot disk's table and size.

@@ -74,6 +74,25 @@ func TestDataGetsItsPlaceInTheTable(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// TestAPartitionWithTheNumberOfDataStays: whoever made one on the stick keeps it.
+func TestAPartitionWithTheNumberOfDataStays(t *testing.T) {
+	f := flashed(t)
+	require.NoError(t, writeTable(f, diskBytes, func(table *gpt.Table) error {
+		table.Partitions = append(table.Partitions, gpt.Partition{
+			Index: stick.NumberData, Type: gpt.GUID{2}, GUID: gpt.GUID{2}, First: 100 * 2048, Last: 200*2048 - 1, Name: "photos",
+		})
+		return nil
+	}))
+	before := readTable(t, f)
+	require.Equal(t, Make, Decide(before, diskBytes).Action)
+	require.EqualError(t, checkNumber(before), `make DATA: its number 6 is that of partition "photos", which stays as it is; `+
+		"save what is on it, delete it, then restart")
+	k := Preparer{Log: slog.New(slog.DiscardHandler)}
+	require.Error(t, k.addToTable(f, diskBytes, dataRoom(before, diskBytes)))
+	assert.Equal(t, before, readTable(t, f))
+	assert.NoError(t, checkNumber(readTable(t, flashed(t))))
+}
+
 // TestATornTableIsTheOldOrTheNewOne: whichever sector of the two copies was the last that was written.
 func TestATornTableIsTheOldOrTheNewOne(t *testing.T) {
 	f := flashed(t)

@@ -106,7 +106,10 @@ func (k Preparer) mountData(ctx context.Context, boot stick.BootInfo, require Re
 			"%s has no room for a %s partition (%d MiB free, %d needed): state is kept in memory and lost at power off; use a larger stick",
 			disk.Path, stick.PartitionData, decision.Room>>20, leastData>>20)
 	case Make:
-		err := k.makeData(ctx, boot, dataRoom(table, disk.Bytes), require)
+		err := checkNumber(table)
+		if err == nil {
+			err = k.makeData(ctx, boot, dataRoom(table, disk.Bytes), require)
+		}
 		if refused, ok := errors.AsType[refusal](err); ok {
 			return stick.StorageInfo{State: refused.State}, err
 		}
