@@ -33,10 +33,10 @@ start.`,
 			}
 
 			k := storage.Preparer{Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
-			key, err := k.NewKeyFile(cmd.Context(), record)
-			if key != "" {
-				fmt.Fprintln(cmd.OutOrStdout(), key)
-			}
+			err = k.NewKeyFile(cmd.Context(), record, func(line string) error {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), line)
+				return err
+			})
 			if err != nil {
 				return err
 			}

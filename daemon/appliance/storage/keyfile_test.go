@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -19,8 +20,14 @@ func TestAKeyFileIsReplaced(t *testing.T) {
 	own := &machine{tpm: tpmtest.Start(t, t.TempDir())}
 	path, _ := makeVolume(t, own)
 	record := stick.StorageInfo{State: stick.StorageData, Seal: stick.SealTPM, Device: path}
-	first, err := own.preparer(t).NewKeyFile(t.Context(), record)
-	require.NoError(t, err)
+	var first, second string
+	keep := func(key *string) func(string) error {
+		return func(line string) error {
+			*key = line
+			return nil
+		}
+	}
+	require.NoError(t, own.preparer(t).NewKeyFile(t.Context(), record, keep(&first)))
 	assert.Equal(t, []stick.Seal{stick.SealKeyFile, stick.SealTPM}, ways(t, path))
 	opens := func(path, key string) bool {
 		return volume{device: path}.try(t.Context(), []byte(key), "") == nil
@@ -36,7 +43,8 @@ func TestAKeyFileIsReplaced(t *testing.T) {
 			record.Device = cut
 			m := *own
 			m.left = cuts
-			printed, err := m.preparer(t).NewKeyFile(t.Context(), record)
+			printed := ""
+			err := m.preparer(t).NewKeyFile(t.Context(), record, keep(&printed))
 			assert.True(t, opens(cut, first) || printed != "" && opens(cut, printed), "cut before command %d", cuts+1)
 			if err == nil {
 				t.Logf("cut at %d places", cuts)
@@ -47,8 +55,16 @@ func TestAKeyFileIsReplaced(t *testing.T) {
 
 	record.Device = path
 	own.left = -1
-	second, err := own.preparer(t).NewKeyFile(t.Context(), record)
-	require.NoError(t, err)
+	full := errors.New("no space left on device")
+	err = own.preparer(t).NewKeyFile(t.Context(), record, func(line string) error {
+		assert.True(t, opens(path, first) && opens(path, line), "the old one goes when its owner has the new one")
+		return full
+	})
+	require.ErrorIs(t, err, full)
+	assert.True(t, opens(path, first))
+	assert.Equal(t, []stick.Seal{stick.SealKeyFile, stick.SealTPM}, ways(t, path))
+
+	require.NoError(t, own.preparer(t).NewKeyFile(t.Context(), record, keep(&second)))
 	assert.NotEqual(t, first, second)
 	assert.False(t, opens(path, first))
 	assert.True(t, opens(path, second))
@@ -67,7 +83,7 @@ func TestWhereAKeyFileIsRefused(t *testing.T) {
 		{stick.StorageInfo{State: stick.StorageData, Seal: stick.SealNone}, "DATA is not encrypted"},
 		{stick.StorageInfo{State: stick.StorageData, Seal: stick.SealKeyFile}, "keep a copy of that file"},
 	} {
-		_, err := (&machine{}).preparer(t).NewKeyFile(t.Context(), c.record)
+		err := (&machine{}).preparer(t).NewKeyFile(t.Context(), c.record, func(string) error { panic("there is none") })
 		assert.ErrorContains(t, err, c.says)
 	}
 }
