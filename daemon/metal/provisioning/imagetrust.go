@@ -1,10 +1,33 @@
 package provisioning
 
 import (
+	"fmt"
+
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
 	"firstlight.dev/firstlight/assets/signature"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
+
+// checkImage says why a host may not have its image written now; "" if it may. The host got it when it was trusted, but
+// its checksum can be changed since without a hold, which looks at its URL alone (metal3.AdmissionPolicies).
+func (p *Provisioner) checkImage(h *metal3api.BareMetalHost) (refusal string, err error) {
+	want := p.Site().Images
+	if want.Require != site.RequireSigned {
+		return "", nil
+	}
+
+	own, err := stickImages("")
+	if err != nil {
+		return "", err
+	}
+	_, signatures, err := p.Uploads()
+	if err != nil {
+		return "", fmt.Errorf("read uploaded signatures: %w", err)
+	}
+	return imageTrust(want, own, signatures).CheckImage(h.Spec.Image), nil
+}
 
 // imageTrust is which images the site lets nodes have. own are those of the stick; texts are signatures that were
 // uploaded, of which those count that a key of the site has made.

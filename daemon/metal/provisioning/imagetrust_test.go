@@ -3,17 +3,52 @@ package provisioning
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"firstlight.dev/firstlight/assets/signature"
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/metal/agentgate"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
+
+// TestAnImageThatWasChangedIsNotWritten: an image that is signed when a host gets it, and whose checksum is edited then.
+func TestAnImageThatWasChangedIsNotWritten(t *testing.T) {
+	key, err := signature.NewPrivateKey()
+	require.NoError(t, err)
+	s := (&site.Site{Images: site.Images{
+		Require: site.RequireSigned, Keys: []site.SigningKey{site.SigningKey(key.Public())},
+	}}).WithDefaults()
+	var failed error
+	p := New(Deps{
+		Log:     slog.New(slog.DiscardHandler),
+		Site:    func() *site.Site { return s },
+		Uploads: func() (map[string]metal3.Image, []string, error) { return nil, nil, failed },
+	})
+	host := metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Namespace: metal3.Namespace}}
+	host.Spec.Image = &metal3api.Image{URL: "http://x/y", Checksum: strings.Repeat("0c", 32), ChecksumType: metal3api.SHA256}
+	require.NoError(t, p.Hosts.Set([]metal3api.BareMetalHost{host}))
+
+	refusal, err := p.mayWrite(t.Context(), "node-1", agentgate.WriteRequest{})
+	require.NoError(t, err)
+	assert.Contains(t, refusal, "is signed by none of images.keys")
+	failed = errors.New("catalog.json is torn")
+	_, err = p.mayWrite(t.Context(), "node-1", agentgate.WriteRequest{})
+	require.ErrorIs(t, err, failed, "no answer: it asks again")
+
+	s = (&site.Site{}).WithDefaults()
+	refusal, err = p.checkImage(&host)
+	require.NoError(t, err)
+	assert.Empty(t, refusal)
+}
 
 // TestOnlySignaturesByAKeyOfTheSiteCount, and only if the site asks for them.
 func TestOnlySignaturesByAKeyOfTheSiteCount(t *testing.T) {

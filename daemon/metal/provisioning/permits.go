@@ -133,6 +133,9 @@ func (p *Provisioner) mayWrite(ctx context.Context, host string, asked agentgate
 	if have == nil {
 		return "", fmt.Errorf("host %s is not known yet", host)
 	}
+	if refusal, err := p.checkImage(have); refusal != "" || err != nil {
+		return refusal, err
+	}
 
 	seen, err := p.found.Contents(ctx, have)
 	if err != nil {
