@@ -158,6 +158,11 @@ func TestFlashTakesWhatATrustedKeySigned(t *testing.T) {
 		want, err := os.ReadFile(image + ".minisig")
 		require.NoError(t, err)
 		assert.Equal(t, string(stick.PadSignature(want)), embedded(t, target))
+		signed, err := bootVolume(t, image).Digest(stick.SignatureName)
+		require.NoError(t, err)
+		written, err := bootVolume(t, target).Digest(stick.SignatureName)
+		require.NoError(t, err)
+		assert.Equal(t, signed, written, "the signature is that of the stick, too")
 	}
 	assert.Equal(t, string(stick.PadSignature(nil)), embedded(t, image), "the image stays as it is")
 
