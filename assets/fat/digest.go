@@ -9,9 +9,10 @@ import (
 // span is a piece of the file system, in bytes from its start.
 type span struct{ at, end int64 }
 
-// Digest is the sha256 of all that is in use: tables and the space before them, and every cluster of a file or a directory
-// to its end. The content of the file at blank counts as zeros, if there is one. So no program, however it reads a file
-// system, finds in two volumes of one digest anything that differs, but for that content and clusters that are free.
+// Digest is the sha256 of all that is in use: tables and the space before them, and every cluster of a file or a
+// directory to its end. The content of the file at blank counts as zeros, if there is one. So no program, however it
+// reads a file system, finds in two volumes of one digest anything that differs, but for that content and clusters that
+// are free.
 func (v *Volume) Digest(blank string) (string, error) {
 	blanks, err := v.spansOf(blank)
 	if err != nil {

@@ -79,8 +79,8 @@ func (i *Image) findSignature(path string) (signature.Signature, error) {
 }
 
 // CheckSignature returns the key that the image is signed with, if that is one of the keys. What is signed is the boot
-// partition, in which the slot's configuration has the root hash: so it holds for the file that was signed, compressed or
-// not, and for a disk that the image was written to.
+// partition, in which the slot's configuration has the root hash: so it holds for the file that was signed, compressed
+// or not, and for a disk that the image was written to.
 func (i *Image) CheckSignature(keys signature.Keys, s signature.Signature) (signature.PublicKey, error) {
 	says, key, err := keys.CheckStatement(s)
 	if err != nil {

@@ -43,8 +43,8 @@ func dataRoom(t stick.Table, diskBytes int64) Room {
 	return Room{start, (diskBytes-align)/align*align - start}
 }
 
-// checkNumber says that someone's own partition has the number of a DATA that is not there: partitioning programs give the
-// lowest one that is free.
+// checkNumber says that someone's own partition has the number of a DATA that is not there: partitioning programs give
+// the lowest one that is free.
 func checkNumber(t stick.Table) error {
 	for _, e := range t.Entries {
 		if e.Index == stick.NumberData && e.Name != stick.PartitionData {

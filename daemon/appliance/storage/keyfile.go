@@ -9,9 +9,9 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 )
 
-// NewKeyFile mints a key file for DATA while it is in use, and hands its line to show: no one else ever has it. Once show
-// has returned, a key file of before opens nothing; an error of show takes the new one back. So whatever moment the power
-// fails, one of the two opens DATA, or both, and its owner has that one.
+// NewKeyFile mints a key file for DATA while it is in use, and hands its line to show: no one else ever has it. Once
+// show has returned, a key file of before opens nothing; an error of show takes the new one back. So whatever moment
+// the power fails, one of the two opens DATA, or both, and its owner has that one.
 func (k Preparer) NewKeyFile(ctx context.Context, record stick.StorageInfo, show func(line string) error) error {
 	const cannot = "make a key file: "
 	switch {

@@ -61,8 +61,8 @@ func mintKey() []byte {
 	return []byte(base64.RawStdEncoding.EncodeToString(b))
 }
 
-// add makes one more way to open v, which open opens. It is tried before it counts, and taken back if it does not open v:
-// else each boot would leave one more, until the header has no room.
+// add makes one more way to open v, which open opens. It is tried before it counts, and taken back if it does not open
+// v: else each boot would leave one more, until the header has no room.
 func (v volume) add(ctx context.Context, way stick.Seal, open []byte, r *keyring) error {
 	t, key, err := r.newToken(way)
 	if err != nil {

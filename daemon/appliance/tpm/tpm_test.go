@@ -72,7 +72,8 @@ func TestAForgedSealIsRefused(t *testing.T) {
 	}
 }
 
-// TestAForeignStorageKeyIsToldNothing: what answers in place of the TPM, under the name of its key, is not taken for it.
+// TestAForeignStorageKeyIsToldNothing: what answers in place of the TPM, under the name of its key, is not taken for
+// it.
 func TestAForeignStorageKeyIsToldNothing(t *testing.T) {
 	own := tpmtest.Start(t, t.TempDir()).Open(t)
 	sealed, err := Seal(own, []byte("a secret of sixteen bytes, or more"), pcrs)

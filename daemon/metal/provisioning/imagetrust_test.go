@@ -20,7 +20,8 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
-// TestAnImageThatWasChangedIsNotWritten: an image that is signed when a host gets it, and whose checksum is edited then.
+// TestAnImageThatWasChangedIsNotWritten: an image that is signed when a host gets it, and whose checksum is edited
+// then.
 func TestAnImageThatWasChangedIsNotWritten(t *testing.T) {
 	key, err := signature.NewPrivateKey()
 	require.NoError(t, err)
