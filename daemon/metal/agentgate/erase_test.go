@@ -116,3 +116,52 @@ func TestAnUnknownMachineErasesNothing(t *testing.T) {
 		assert.Equal(t, 400, code)
 	}
 }
+
+// TestOtherNamespacesOfADriveAreLeftAlone: a format of one may erase them all, so it is overwritten instead.
+func TestOtherNamespacesOfADriveAreLeftAlone(t *testing.T) {
+	b := newFixture(t)
+	b.hosts[macOf(1)] = &Host{Name: "node9", UUID: uuid}
+	b.MayErase = func(context.Context, string, WriteRequest) (string, error) { return "", nil }
+	var done []EraseReport
+	b.NoteErased = func(_ context.Context, _ string, r EraseReport) (string, error) {
+		done = append(done, r)
+		return "", nil
+	}
+	erase := newEraser(t, b, "nvme0n1", "DRIVE_CAN=nvme")
+	block := t.TempDir()
+	for _, name := range []string{"nvme0n1", "nvme0n1p1", "nvme0c0n1", "nvme1n1", "nvme10n1", "sda"} {
+		require.NoError(t, os.Mkdir(filepath.Join(block, name), 0o755))
+	}
+	assert.Equal(t, "erased by the agent", erase("BLOCK="+block))
+	require.NoError(t, os.Mkdir(filepath.Join(block, "nvme0n2"), 0o755))
+	assert.Equal(t, "erased by the agent\nfalling back: its drive also has nvme0n2", erase("BLOCK="+block))
+	require.Len(t, done, 2)
+	assert.Equal(t, []string{"nvme-format", "overwrite"}, []string{done[0].Method, done[1].Method})
+}
+
+// newEraser is a run of the ramdisk's step on a disk of this name, which is named, with the environment.
+func newEraser(t *testing.T, b *fixture, name string, environment ...string) func(more ...string) string {
+	t.Helper()
+	for _, name := range []string{"python3", "wipefs"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip("needs the tools that the ramdisk has: ", err)
+		}
+	}
+	if exec.CommandContext(t.Context(), "python3", "-c", "import cryptography").Run() != nil {
+		t.Skip("needs the modules that the ramdisk has: python3-cryptography")
+	}
+	top := t.TempDir()
+	disk, ca := filepath.Join(top, name), filepath.Join(top, "ca.pem")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.cert}), 0o644))
+	base := b.boot(t, 1)
+	return func(more ...string) string {
+		require.NoError(t, os.WriteFile(disk, []byte(strings.Repeat("somebody's ", 1<<18)), 0o644))
+		cmd := exec.CommandContext(t.Context(), "python3", "testdata/agent/erase.py")
+		cmd.Env = append(os.Environ(), "PYTHONPATH=testdata/agent:"+packages, "PYTHONDONTWRITEBYTECODE=1", "DISK="+disk,
+			"CAFILE="+ca, "API_URL=https://"+b.addr+base, `DISKS=[{"name": "/dev/old", "serial": "SERIAL", "wwn": ""}]`)
+		cmd.Env = append(append(cmd.Env, environment...), more...)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return strings.TrimSpace(string(out))
+	}
+}

@@ -10,6 +10,7 @@ import firstlight_writer  # noqa: E402
 from ironic_python_agent import errors  # noqa: E402
 
 firstlight_writer.PATIENCE, firstlight_writer.PAUSE = 0, 0
+firstlight_eraser.BLOCK = os.environ.get("BLOCK", firstlight_eraser.BLOCK)
 eraser = firstlight_eraser.Eraser()
 step = eraser.get_clean_steps({}, [])[0]
 assert step["priority"] == 0, "it would be run without being asked for"

@@ -8,3 +8,7 @@ class IncompatibleHardwareMethodError(Exception):
 
 class CleaningError(Exception):
     pass
+
+
+class BlockDeviceEraseError(Exception):
+    pass

@@ -36,8 +36,11 @@ class GenericHardwareManager:
         print("erased by the agent")
         if os.environ.get("DRIVE_CAN") == "nothing":
             return
-        if self._nvme_erase(block_device) or self._ata_erase(block_device):
-            return
+        try:
+            if self._nvme_erase(block_device) or self._ata_erase(block_device):
+                return
+        except errors.BlockDeviceEraseError as e:
+            print("falling back: %s" % e)
         self._shred_block_device(node, block_device)
 
     def write_image(self, node, ports, image_info, configdrive=None):

@@ -6,7 +6,9 @@ was erased. How a disk is erased is the agent's: by the drive itself (NVMe forma
 else by overwriting it.
 """
 
+import glob
 import os
+import re
 
 from ironic_python_agent import errors
 from ironic_python_agent import hardware
@@ -16,6 +18,7 @@ from oslo_config import cfg
 import firstlight
 import firstlight_writer
 
+BLOCK = "/sys/class/block"
 EDGE = 1 << 20  # bytes at both ends of a disk; a drive that erased itself may read as anything
 
 
@@ -25,6 +28,9 @@ class Recorder(hardware.GenericHardwareManager):
     method = ""
 
     def _nvme_erase(self, block_device):
+        others = namespaces(block_device.name)
+        if others:  # many drives format all of their namespaces, whichever is named (NVMe, Identify Controller, FNA)
+            raise errors.BlockDeviceEraseError("its drive also has %s" % ", ".join(others))
         done = super()._nvme_erase(block_device)
         self.method = "nvme-format" if done else self.method
         return done
@@ -61,6 +67,13 @@ class Eraser:
         devices = hardware.dispatch_to_managers("list_block_devices")
         for device in [find(devices, disk) for disk in disks]:  # all are found before one is written to
             erase(node, device)
+
+
+def namespaces(name):
+    """The other namespaces of an NVMe drive, which the agent takes for disks of their own."""
+    drive = re.match(r"nvme\d+n", os.path.basename(name))
+    found = [os.path.basename(path) for path in glob.glob("%s/%s*" % (BLOCK, drive.group()))] if drive else []
+    return sorted(n for n in found if re.fullmatch(r"nvme\d+n\d+", n) and n != os.path.basename(name))
 
 
 def find(devices, disk):
