@@ -139,6 +139,33 @@ func TestOtherNamespacesOfADriveAreLeftAlone(t *testing.T) {
 	assert.Equal(t, []string{"nvme-format", "overwrite"}, []string{done[0].Method, done[1].Method})
 }
 
+// TestArraysOfADiskAreStopped before it is written to: they would go on on their other disks.
+func TestArraysOfADiskAreStopped(t *testing.T) {
+	b := newFixture(t)
+	b.hosts[macOf(1)] = &Host{Name: "node9", UUID: uuid}
+	b.MayErase = func(context.Context, string, WriteRequest) (string, error) { return "", nil }
+	b.NoteErased = func(context.Context, string, EraseReport) (string, error) { return "", nil }
+	bin, block := t.TempDir(), t.TempDir()
+	holders := filepath.Join(block, "sda", "holders")
+	stop := filepath.Join(bin, "mdadm")
+	erase := newEraser(t, b, "sda", "BLOCK="+block, "PATH="+bin+":"+os.Getenv("PATH"))
+	begin := func(script string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(holders, "md126"), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(holders, "md127"), 0o755))
+		require.NoError(t, os.WriteFile(stop, []byte("#!/bin/sh -e\n"+script+"\n"), 0o755))
+	}
+
+	begin(`test "$1" = --stop; tr -d '\0' <"$DISK" | grep -q somebody; rmdir ` + holders + `/${2#/dev/}`)
+	assert.Equal(t, "erased by the agent", erase())
+	entries, err := os.ReadDir(holders)
+	require.NoError(t, err)
+	assert.Empty(t, entries, "arrays that go on")
+
+	// One that does not stop, or is put together again.
+	begin("exit 0")
+	assert.Contains(t, erase(), "sda is still used by /dev/md126, /dev/md127")
+}
+
 // newEraser is a run of the ramdisk's step on a disk of this name, which is named, with the environment.
 func newEraser(t *testing.T, b *fixture, name string, environment ...string) func(more ...string) string {
 	t.Helper()

@@ -88,6 +88,13 @@ def find(devices, disk):
     return fit[0]
 
 
+def users(name):
+    """The devices that a disk and its partitions are parts of, as the kernel has put them together."""
+    parts = [os.path.basename(part) for part in firstlight.partitions(name) + [os.path.realpath(name)]]
+    found = [path for part in parts for path in glob.glob("%s/%s/holders/*" % (BLOCK, part))]
+    return sorted({"/dev/" + os.path.basename(path) for path in found})
+
+
 def erase(node, device):
     """Erases a device, if the appliance agrees, and tells it how."""
     asked = {
@@ -99,8 +106,14 @@ def erase(node, device):
     if refused:
         raise errors.CleaningError(refused)
 
+    # The agent has assembled RAID arrays. One that goes on would write to its other disks what is left on this one, and
+    # its superblock to this one afterwards.
+    for array in users(device.name):
+        utils.execute("mdadm", "--stop", array)
     for part in firstlight.partitions(device.name) + [device.name]:  # the agent passes over members of a RAID
         utils.execute("wipefs", "--all", "--force", part)
+    if users(device.name):
+        raise errors.CleaningError("%s is still used by %s" % (device.name, ", ".join(users(device.name))))
     # A drive that cannot erase itself after all is overwritten.
     info = dict(node.get("driver_internal_info") or {}, agent_continue_if_secure_erase_failed=True)
     recorder = Recorder()
