@@ -206,6 +206,10 @@ func TestNextErase(t *testing.T) {
 		{&EraseNode{State: "available"}, work, EraseRelease},
 		{nil, nil, EraseResume},
 		{nil, func(_ *Erasure, h *metal3api.BareMetalHost) { delete(h.Annotations, annotationPaused) }, EraseWait},
+		{&EraseNode{State: "enroll", Unregistered: true}, nil, EraseResume},
+		{&EraseNode{State: "manageable", Unregistered: true}, func(_ *Erasure, h *metal3api.BareMetalHost) {
+			delete(h.Annotations, annotationPaused)
+		}, EraseWait},
 		{&EraseNode{State: "available"}, func(_ *Erasure, h *metal3api.BareMetalHost) { h.UID = "uid-2" }, EraseEnd},
 		{&EraseNode{State: "available"}, func(_ *Erasure, h *metal3api.BareMetalHost) { h.Status.Provisioning.State = metal3api.StateProvisioned }, EraseEnd},
 		{&EraseNode{State: "available"}, func(_ *Erasure, h *metal3api.BareMetalHost) { h.Annotations[annotationPaused] = "me" }, EraseEnd},

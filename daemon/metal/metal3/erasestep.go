@@ -36,6 +36,9 @@ type EraseNode struct {
 	Maintenance bool
 	// Cleans is whether Ironic would erase disks on the way to "available".
 	Cleans bool
+	// Unregistered is whether the operator has still to tell Ironic of it, as after Ironic lost its database: a host that
+	// is paused meanwhile would stay so, and no ramdisk be started.
+	Unregistered bool
 }
 
 // NextErase decides what comes next for an open erasure: h is the host in the API, nil if there is none, and node is
@@ -49,9 +52,9 @@ func NextErase(e Erasure, h *metal3api.BareMetalHost, node *EraseNode) (EraseSte
 		return EraseEnd, "its BareMetalHost was removed meanwhile"
 	case InService(h):
 		return EraseEnd, "it came into service meanwhile"
-	case node == nil && IsErasing(h):
+	case (node == nil || node.Unregistered) && IsErasing(h):
 		return EraseResume, "Ironic does not know it any more"
-	case node == nil:
+	case node == nil || node.Unregistered:
 		return EraseWait, "it is being registered with Ironic"
 	case h.DeletionTimestamp != nil && isAtRest(node.State):
 		return EraseRelease, "its BareMetalHost is being removed"

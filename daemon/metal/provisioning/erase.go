@@ -239,11 +239,19 @@ func eraseNodeOf(n *nodes.Node) *metal3.EraseNode {
 		return nil
 	}
 	return &metal3.EraseNode{
-		State:       n.ProvisionState,
-		LastError:   apply.RedactIronicError(n.LastError),
-		Maintenance: n.Maintenance,
-		Cleans:      n.AutomatedClean == nil || *n.AutomatedClean,
+		State:        n.ProvisionState,
+		LastError:    apply.RedactIronicError(n.LastError),
+		Maintenance:  n.Maintenance,
+		Cleans:       n.AutomatedClean == nil || *n.AutomatedClean,
+		Unregistered: !isRegistered(n),
 	}
+}
+
+// isRegistered reports whether the operator has told Ironic all about a node: what it boots comes last, when Ironic has
+// accepted its BMC (baremetal-operator, ValidateManagementAccess).
+func isRegistered(n *nodes.Node) bool {
+	kernel, disc := n.DriverInfo["deploy_kernel"], n.DriverInfo["deploy_iso"]
+	return n.ProvisionState != "enroll" && n.ProvisionState != "verifying" && (kernel != nil || disc != nil)
 }
 
 // agentSilence is how long an agent that erases disks may be silent: it calls every 18 to 36 s, also while it works.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -110,4 +111,23 @@ func TestAnAgentThatStopsToCallIsGone(t *testing.T) {
 		assert.Equal(t, c.gone, isAgentGone(ago(c.started), ago(c.called), ago(c.began), now), "%+v", c)
 	}
 	assert.False(t, isAgentGone(ago(time.Minute), time.Time{}, ago(time.Hour), now))
+}
+
+// TestANodeIsRegisteredWhenIronicKnowsWhatItBoots: Ironic has its name and its BMC before.
+func TestANodeIsRegisteredWhenIronicKnowsWhatItBoots(t *testing.T) {
+	for _, c := range []struct {
+		state, key string
+		registered bool
+	}{
+		{"enroll", "", false},
+		{"enroll", "deploy_kernel", false}, // its BMC was refused
+		{"verifying", "", false},
+		{"manageable", "redfish_address", false},
+		{"manageable", "deploy_kernel", true},
+		{"available", "deploy_iso", true},
+		{"clean failed", "deploy_kernel", true},
+	} {
+		n := &nodes.Node{ProvisionState: c.state, DriverInfo: map[string]any{c.key: "x"}}
+		assert.Equal(t, !c.registered, eraseNodeOf(n).Unregistered, "%+v", c)
+	}
 }
