@@ -228,9 +228,11 @@ func TestNextErase(t *testing.T) {
 			assert.Equal(t, c.want, step)
 		})
 	}
-	e, _ := asked(t)
+	e, h := asked(t)
 	step, _ := NextErase(e, nil, nil)
 	assert.Equal(t, EraseEnd, step)
+	_, why := NextErase(e, h, &EraseNode{State: "clean failed"})
+	assert.NotEmpty(t, why, "without a reason the node would not be managed")
 }
 
 // TestErasuresOutliveTheDaemon, and one that is torn permits nothing.

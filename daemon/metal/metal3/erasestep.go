@@ -1,6 +1,7 @@
 package metal3
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -85,7 +86,7 @@ func NextErase(e Erasure, h *metal3api.BareMetalHost, node *EraseNode) (EraseSte
 		}
 		return EraseProvide, ""
 	case "clean failed":
-		return EraseRecover, node.LastError
+		return EraseRecover, cmp.Or(node.LastError, "Ironic does not say why")
 	case "clean wait":
 		if node.Silent {
 			return EraseAbort, "its agent does not call any more"
