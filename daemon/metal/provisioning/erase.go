@@ -312,6 +312,11 @@ func (p *Provisioner) doErase(
 		}
 		return p.endErasure(name, sentence)
 	case metal3.EraseEnd:
+		if h != nil && metal3.IsErasing(h) { // nobody else would take it off
+			if err := patch(metal3.ReleasePatch(false)); err != nil {
+				return err
+			}
+		}
 		return p.endErasure(name, sentence)
 	}
 	return nil

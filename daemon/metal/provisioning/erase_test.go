@@ -10,6 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"firstlight.dev/firstlight/assets/inspection"
 	"firstlight.dev/firstlight/assets/label"
@@ -129,5 +132,36 @@ func TestANodeIsRegisteredWhenIronicKnowsWhatItBoots(t *testing.T) {
 	} {
 		n := &nodes.Node{ProvisionState: c.state, DriverInfo: map[string]any{c.key: "x"}}
 		assert.Equal(t, !c.registered, eraseNodeOf(n).Unregistered, "%+v", c)
+	}
+}
+
+// TestAnErasureThatEndsLeavesNoPause, also of an object that came with one: it was made from a copy of the old one.
+func TestAnErasureThatEndsLeavesNoPause(t *testing.T) {
+	p := New(Deps{
+		Log:  slog.New(slog.DiscardHandler),
+		Site: func() *site.Site { return &site.Site{} },
+		Kube: &kube.Cluster{},
+	})
+	p.erasures.Dir = t.TempDir()
+	scheme := runtime.NewScheme()
+	require.NoError(t, metal3api.AddToScheme(scheme))
+	for name, pause := range map[string]string{"node-1": label.Erasing, "node-2": "me"} {
+		h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metal3.Namespace, Name: name, UID: "uid-2",
+			Annotations: map[string]string{metal3api.PausedAnnotation: pause},
+		}}
+		api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(h).Build()
+		e := metal3.Erasure{Host: "uid-1", Asked: time.Now(), Disks: []metal3.ErasedDisk{{WriteDisk: metal3.WriteDisk{Name: "/dev/sda"}}}}
+		require.NoError(t, p.erasures.Begin(name, e))
+		step, sentence := metal3.NextErase(e, h, nil)
+		require.Equal(t, metal3.EraseEnd, step)
+		require.NoError(t, p.doErase(t.Context(), api, name, h, "", step, sentence))
+
+		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(h), h))
+		_, paused := h.Annotations[metal3api.PausedAnnotation]
+		assert.Equal(t, pause == "me", paused, name)
+		last, err := p.erasures.Last(name)
+		require.NoError(t, err)
+		assert.False(t, last.IsOpen())
 	}
 }
