@@ -247,13 +247,6 @@ func eraseNodeOf(n *nodes.Node) *metal3.EraseNode {
 	}
 }
 
-// isRegistered reports whether the operator has told Ironic all about a node: what it boots comes last, when Ironic has
-// accepted its BMC (baremetal-operator, ValidateManagementAccess).
-func isRegistered(n *nodes.Node) bool {
-	kernel, disc := n.DriverInfo["deploy_kernel"], n.DriverInfo["deploy_iso"]
-	return n.ProvisionState != "enroll" && n.ProvisionState != "verifying" && (kernel != nil || disc != nil)
-}
-
 // agentSilence is how long an agent that erases disks may be silent: it calls every 18 to 36 s, also while it works.
 const agentSilence = 3 * time.Minute
 
@@ -292,7 +285,16 @@ func (p *Provisioner) doErase(
 		if err != nil {
 			return err
 		}
-		return p.api.EraseDisks(ctx, id, rest)
+		if err := p.api.EraseDisks(ctx, id, rest); err != nil {
+			return errors.Join(err, p.erasures.Edit(name, func(e *metal3.Erasure) error {
+				e.Failure = err.Error()
+				if !isRefusal(err) {
+					e.Tries-- // no server was started
+				}
+				return nil
+			}))
+		}
+		return nil
 	case metal3.EraseRecover:
 		if sentence != "" {
 			if err := p.erasures.Edit(name, func(e *metal3.Erasure) error { e.Failure = sentence; return nil }); err != nil {

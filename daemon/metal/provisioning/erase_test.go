@@ -1,7 +1,10 @@
 package provisioning
 
 import (
+	"encoding/pem"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -19,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/metal/agentgate"
+	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
@@ -163,5 +167,40 @@ func TestAnErasureThatEndsLeavesNoPause(t *testing.T) {
 		last, err := p.erasures.Last(name)
 		require.NoError(t, err)
 		assert.False(t, last.IsOpen())
+	}
+}
+
+// TestABusyIronicCostsNoTry: nothing was started on the server. What Ironic refuses for good comes to its end.
+func TestABusyIronicCostsNoTry(t *testing.T) {
+	code := http.StatusConflict
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+	t.Cleanup(server.Close)
+	p := New(Deps{Log: slog.New(slog.DiscardHandler)})
+	p.erasures.Dir = t.TempDir()
+	endpoint := server.URL
+	p.api = &ironic.Client{Access: func() (ironic.Access, error) {
+		root := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+		return ironic.Access{Endpoint: endpoint, Username: "firstlight", Password: "secret", CA: root}, nil
+	}}
+	require.NoError(t, p.erasures.Begin("node-1", metal3.Erasure{Host: "uid-1", Disks: []metal3.ErasedDisk{{}}}))
+	for _, c := range []struct {
+		code  int
+		tries int
+	}{
+		{http.StatusConflict, 0},
+		{http.StatusServiceUnavailable, 0},
+		{http.StatusBadRequest, 1},
+		{http.StatusAccepted, 2},
+		{0, 2}, // it does not answer
+	} {
+		if code = c.code; code == 0 {
+			endpoint = "https://127.0.0.1:1"
+		}
+		err := p.doErase(t.Context(), nil, "node-1", nil, "u-1", metal3.EraseClean, "")
+		assert.Equal(t, c.code != http.StatusAccepted, err != nil, "%d", c.code)
+		e, err := p.erasures.Last("node-1")
+		require.NoError(t, err)
+		assert.Equal(t, c.tries, e.Tries, "%d", c.code)
+		assert.Contains(t, e.Failure, "ask Ironic to clean node u-1")
 	}
 }

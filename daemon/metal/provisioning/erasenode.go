@@ -1,0 +1,25 @@
+package provisioning
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
+)
+
+// isRegistered reports whether the operator has told Ironic all about a node: what it boots comes last, when Ironic has
+// accepted its BMC (baremetal-operator, ValidateManagementAccess).
+func isRegistered(n *nodes.Node) bool {
+	kernel, disc := n.DriverInfo["deploy_kernel"], n.DriverInfo["deploy_iso"]
+	return n.ProvisionState != "enroll" && n.ProvisionState != "verifying" && (kernel != nil || disc != nil)
+}
+
+// isRefusal reports whether an error is Ironic's last word: it may be silent, starting, or have the node locked.
+func isRefusal(err error) bool {
+	var answer gophercloud.ErrUnexpectedResponseCode
+	if !errors.As(err, &answer) {
+		return false
+	}
+	return answer.Actual < http.StatusInternalServerError && answer.Actual != http.StatusConflict
+}
