@@ -81,6 +81,12 @@ func CheckReplace(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup) 
 		return Replacement{}, errors.New("its BareMetalHost is being removed")
 	case IsErasing(have):
 		return Replacement{}, errors.New("its disks are being erased")
+	case have.Annotations[annotationPaused] == pausedBy:
+		return Replacement{}, errors.New("it is being taken over again from its record; try again when that has ended")
+	case have.Spec.ExternallyProvisioned || have.Status.Provisioning.State == metal3api.StateExternallyProvisioned:
+		// Metal3 switches such a server off when its object goes, also one that is detached (checkInitiateDelete).
+		return Replacement{}, errors.New("it is externally provisioned, and Metal3 would switch the old server off: move its " +
+			"system, or switch it off, and delete its BareMetalHost")
 	case IsPausedByOwner(have):
 		return Replacement{}, errors.New("its owner has paused it; remove the annotation " + annotationPaused)
 	}

@@ -130,6 +130,10 @@ func TestCheckReplace(t *testing.T) {
 		{"being removed", func(_ *NodeObjects, h *metal3api.BareMetalHost) { h.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, "is being removed"},
 		{"being erased", func(_ *NodeObjects, h *metal3api.BareMetalHost) { h.Annotations[annotationPaused] = label.Erasing }, "its disks are being erased"},
 		{"paused", func(_ *NodeObjects, h *metal3api.BareMetalHost) { h.Annotations[annotationPaused] = "me" }, "its owner has paused it"},
+		{"restored", func(_ *NodeObjects, h *metal3api.BareMetalHost) { h.Annotations[annotationPaused] = pausedBy }, "taken over again from its record"},
+		{"externally provisioned", func(_ *NodeObjects, h *metal3api.BareMetalHost) {
+			h.Status.Provisioning.State = metal3api.StateExternallyProvisioned
+		}, "would switch the old server off"},
 		{"being installed", func(_ *NodeObjects, h *metal3api.BareMetalHost) {
 			h.Status.Provisioning.State = metal3api.StateProvisioning
 		}, "it is provisioning; try again"},
