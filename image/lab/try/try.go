@@ -198,7 +198,8 @@ func isRackFile(name string) bool {
 	return false
 }
 
-// checkVacant refuses a directory in which something else lies: it would be removed with the rack.
+// checkVacant refuses a directory in which something else lies: it would be removed with the rack. What write leaves
+// when it is cut off is nothing else: an empty directory for the site, and then the image, whole or not.
 func (r Rack) checkVacant() error {
 	entries, err := os.ReadDir(r.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -208,8 +209,10 @@ func (r Rack) checkVacant() error {
 		return err
 	}
 
+	site, err := os.ReadDir(r.path(siteDir))
+	isCutOff := err == nil && len(site) == 0
 	for _, e := range entries {
-		if !isRackFile(e.Name()) {
+		if !isCutOff || e.Name() != siteDir && e.Name() != stickImage {
 			return fmt.Errorf("%s is not empty and holds no rack, but %s; name a new or an empty directory with --dir",
 				r.Dir, e.Name())
 		}

@@ -116,6 +116,27 @@ func TestARackIsMadeOnce(t *testing.T) {
 	assert.NoDirExists(t, r.Dir)
 }
 
+// TestNothingButWhatARackLeavesIsRemovedWithOne: files of its names may be somebody's.
+func TestNothingButWhatARackLeavesIsRemovedWithOne(t *testing.T) {
+	image := filepath.Join(t.TempDir(), stickImage)
+	require.NoError(t, os.WriteFile(image, []byte("hsqs"), 0o644))
+	assert.ErrorContains(t, Rack{Dir: filepath.Dir(image)}.Create(Order{Image: image}), "holds no rack, but "+stickImage)
+	assert.FileExists(t, image, "the image itself")
+
+	for _, file := range []string{dataDir + "/thesis.txt", siteDir + "/site.yaml", consoleLog} {
+		r := Rack{Dir: t.TempDir()}
+		require.NoError(t, os.MkdirAll(filepath.Dir(r.path(file)), 0o755))
+		require.NoError(t, os.WriteFile(r.path(file), nil, 0o644))
+		assert.ErrorContains(t, r.Create(Order{Image: image}), "is not empty and holds no rack")
+		assert.FileExists(t, r.path(file))
+	}
+
+	cut := Rack{Dir: t.TempDir()} // while its image was copied
+	require.NoError(t, os.Mkdir(cut.path(siteDir), 0o700))
+	require.NoError(t, os.WriteFile(cut.path(stickImage), []byte("hs"), 0o600))
+	require.NoError(t, cut.Create(Order{Image: image}))
+}
+
 // TestWhatStartsAgain: a PID namespace ends by these signals when its system restarts or switches off, see reboot(2).
 func TestWhatStartsAgain(t *testing.T) {
 	for script, want := range map[string]bool{
