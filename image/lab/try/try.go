@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
@@ -216,6 +217,15 @@ func (r Rack) checkVacant() error {
 			return fmt.Errorf("%s is not empty and holds no rack, but %s; name a new or an empty directory with --dir",
 				r.Dir, e.Name())
 		}
+	}
+
+	info, err := os.Stat(r.Dir)
+	if err != nil {
+		return err
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; info.Mode().Perm()&0o077 != 0 || int(owner) != os.Geteuid() {
+		return fmt.Errorf("others than root may look into %s; name a new directory with --dir, or: chown root %[1]s && "+
+			"chmod 700 %[1]s", r.Dir)
 	}
 
 	return nil

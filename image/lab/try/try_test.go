@@ -134,6 +134,9 @@ func TestNothingButWhatARackLeavesIsRemovedWithOne(t *testing.T) {
 	cut := Rack{Dir: t.TempDir()} // while its image was copied
 	require.NoError(t, os.Mkdir(cut.path(siteDir), 0o700))
 	require.NoError(t, os.WriteFile(cut.path(stickImage), []byte("hs"), 0o600))
+	require.NoError(t, os.Chmod(cut.Dir, 0o755))
+	assert.ErrorContains(t, cut.Create(Order{Image: image}), "others than root may look into "+cut.Dir)
+	require.NoError(t, os.Chmod(cut.Dir, 0o700))
 	require.NoError(t, cut.Create(Order{Image: image}))
 }
 
