@@ -26,6 +26,9 @@ func (r Rack) Command(ctx context.Context, words ...string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !now.Appliance.Alive() { // whoever has its number since would be entered
+		return nil, fmt.Errorf("%s: the appliance is between two starts; try again in a moment", r.Dir)
+	}
 
 	enter := []string{
 		"--target", strconv.Itoa(now.Appliance.PID), "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--root",

@@ -13,6 +13,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/simulator"
 )
 
@@ -138,6 +139,23 @@ func TestNothingButWhatARackLeavesIsRemovedWithOne(t *testing.T) {
 	assert.ErrorContains(t, cut.Create(Order{Image: image}), "others than root may look into "+cut.Dir)
 	require.NoError(t, os.Chmod(cut.Dir, 0o700))
 	require.NoError(t, cut.Create(Order{Image: image}))
+}
+
+// TestNobodyButTheApplianceIsEntered: its number may be another process's by now.
+func TestNobodyButTheApplianceIsEntered(t *testing.T) {
+	r := Rack{Dir: t.TempDir()}
+	self, err := process.Identify(os.Getpid())
+	require.NoError(t, err)
+	before := self
+	before.Start--
+	for _, c := range []struct {
+		appliance process.ID
+		entered   bool
+	}{{self, true}, {before, false}, {process.ID{}, false}} {
+		require.NoError(t, writeJSON(r.path(runningFile), Processes{Supervisor: self, Appliance: c.appliance}))
+		_, err := r.Command(t.Context(), "true")
+		assert.Equal(t, c.entered, err == nil, "%v", err)
+	}
 }
 
 // TestWhatStartsAgain: a PID namespace ends by these signals when its system restarts or switches off, see reboot(2).
