@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -36,7 +38,7 @@ once for each disk.`,
 			if output == commandline.JSON {
 				return commandline.WriteJSON(cmd.OutOrStdout(), e)
 			}
-			writeErase(cmd, e, disks)
+			writeErase(cmd, e)
 			return nil
 		},
 	}
@@ -48,7 +50,7 @@ once for each disk.`,
 }
 
 // writeErase prints what is erased, or would be, and what is not.
-func writeErase(cmd *cobra.Command, e status.Erase, disks []string) {
+func writeErase(cmd *cobra.Command, e status.Erase) {
 	out, verb := cmd.OutOrStdout(), "would be erased"
 	if e.Begun {
 		verb = "is erased now"
@@ -64,9 +66,18 @@ func writeErase(cmd *cobra.Command, e status.Erase, disks []string) {
 		return
 	}
 
+	// The disks that were shown: another one may be the root device by the time that this is confirmed.
 	again := "firstlightd erase " + e.Node
-	for _, d := range disks {
-		again += " --disk " + d
+	for _, d := range e.Disks {
+		again += " --disk " + shellWord(cmp.Or(d.WWN, d.Serial, d.Name))
 	}
 	fmt.Fprintf(out, "Nothing was erased. What is on the disk is lost for good with: %s --confirm %s\n", again, e.Node)
+}
+
+// shellWord is a word of a command line as a shell takes it.
+func shellWord(s string) string {
+	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._:-") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

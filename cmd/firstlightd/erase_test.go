@@ -55,8 +55,8 @@ func TestEraseCommand(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `would be erased  /dev/sda 480 GB serialNumber A, holds gpt, ext4, installed as node-1 of site rack-7
 is left alone    /dev/sdb 960 GB wwn 0x5b
-Nothing was erased. What is on the disk is lost for good with: firstlightd erase node-1 --confirm node-1
-`, out)
+Nothing was erased. What is on the disk is lost for good with: firstlightd erase node-1 --disk A --confirm node-1
+`, out, "the disks that were shown, whichever is the root device then")
 	assert.Empty(t, changes)
 
 	out, err = erase("node-1", "--disk", "0x5b")
@@ -76,6 +76,7 @@ Nothing was erased. What is on the disk is lost for good with: firstlightd erase
 	assert.Equal(t, 422, changes[1].Code)
 	assert.Equal(t, "node-2 is confirmed, not node-1: nothing is erased", changes[1].Reason)
 
+	assert.Equal(t, `'WD 1 $(x) '\''s'`, shellWord("WD 1 $(x) 's"))
 	_, err = erase()
 	require.Error(t, err)
 	_, err = erase("node-1", "node-2")
