@@ -176,6 +176,7 @@ func cases() map[string]View {
 			}}
 		}),
 		"erase-failed": change(host("available", 5), func(v *View) {
+			v.Host.UID = "uid"
 			v.Erasure = &metal3.Erasure{Host: "uid", Asked: ago(50), Ended: ago(5), Disks: []metal3.ErasedDisk{
 				{WriteDisk: metal3.WriteDisk{Name: "/dev/sda", Serial: "S3Z9"}},
 			}, Failure: "Timeout reached while cleaning the node."}
@@ -526,4 +527,16 @@ func TestABMCThatHangsIsNamedBeforeIronicGivesItUp(t *testing.T) {
 	v := failed(host("inspecting", 5), "Failed to inspect hardware. Reason: unable to start inspection: Redfish connection failed for node 7a3d: "+
 		"Unable to connect to https://127.23.0.8:8443/redfish/v1/. Error: Read timed out. (read timeout=60)")
 	assert.Equal(t, "bmc-gone", Explain(v).Rule)
+}
+
+// TestAnErasureThatFailedIsOfOneServer: the one that has taken its name since has nothing to be fixed.
+func TestAnErasureThatFailedIsOfOneServer(t *testing.T) {
+	for uid, failed := range map[string]bool{"uid-1": true, "uid-2": false} {
+		r := Explain(View{
+			Name:    "node-1",
+			Host:    &fact.Host{Name: "node-1", UID: uid, State: "available"},
+			Erasure: &metal3.Erasure{Host: "uid-1", Ended: time.Now(), Disks: []metal3.ErasedDisk{{}}},
+		})
+		assert.Equal(t, failed, r.Rule == "erase-failed", "%s: %s", uid, r.Rule)
+	}
 }

@@ -28,7 +28,8 @@ var ownerRules = []rule{
 		meaning: "disks of it were to be erased, and are not",
 		fails:   true,
 		matches: func(v View) bool {
-			return v.Erasure != nil && len(v.Erasure.Rest()) > 0 && v.Host != nil && hostState(v, "available", "ready")
+			return v.Erasure != nil && len(v.Erasure.Rest()) > 0 && v.Host != nil && v.Erasure.Host == v.Host.UID &&
+				hostState(v, "available", "ready")
 		},
 		sentence: func(v View) string { return v.Erasure.Sentence() },
 		next: func(v View) string {
