@@ -81,18 +81,14 @@ func (p *Provisioner) eraseRequest(
 		return metal3.EraseRequest{}, errors.New("it " + before.Sentence() + "; firstlightd why " + node + " says how that stands")
 	}
 
-	r := metal3.EraseRequest{Record: records[node], HasBMC: true}
+	r := metal3.EraseRequest{Record: records[node]}
 	for i := range hosts {
 		if hosts[i].Name == node {
 			r.Host = &hosts[i]
 		}
 	}
-	for _, n := range p.Site().Nodes {
-		if string(n.Name) == node {
-			r.HasBMC = n.BMC != nil
-		}
-	}
 	if r.Host != nil {
+		r.HasBMC = hasBMC(r.Host)
 		if r.Found, err = p.found.Contents(ctx, r.Host); err != nil {
 			return metal3.EraseRequest{}, err
 		}

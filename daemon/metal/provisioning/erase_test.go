@@ -24,6 +24,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/agentgate"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/standinbmc"
 )
 
 // TestAnErasureIsWrittenDownBeforeTheFirstByte, ends with the word of the ramdisk, and is refused once and for all.
@@ -203,4 +204,16 @@ func TestABusyIronicCostsNoTry(t *testing.T) {
 		assert.Equal(t, c.tries, e.Tries, "%d", c.code)
 		assert.Contains(t, e.Failure, "ask Ironic to clean node u-1")
 	}
+}
+
+// TestAStandInIsNoBMC: a server that nobody can switch on is not erased, also after it was taken out of site.yaml.
+func TestAStandInIsNoBMC(t *testing.T) {
+	standIn := &standinbmc.Server{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	bmc, err := standIn.BMC("node-1")
+	require.NoError(t, err)
+	h := &metal3api.BareMetalHost{}
+	h.Spec.BMC.Address = string(bmc.Address)
+	assert.False(t, hasBMC(h))
+	h.Spec.BMC.Address = "redfish+http://127.0.0.1:61870/redfish/v1/Systems/1"
+	assert.True(t, hasBMC(h))
 }
