@@ -270,4 +270,8 @@ func TestErasuresOutliveTheDaemon(t *testing.T) {
 	open, err = s.Open()
 	require.NoError(t, err)
 	assert.Empty(t, open)
+	require.NoError(t, os.Rename(filepath.Join(dir, "node-2.json"), filepath.Join(t.TempDir(), "torn")))
+	e, err = s.Last("node-2")
+	require.NoError(t, err, "it was moved away, as it says")
+	assert.False(t, e.IsOpen())
 }

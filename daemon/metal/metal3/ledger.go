@@ -43,7 +43,7 @@ func (s *Ledger[T]) Last(host string) (last T, err error) {
 	if err := s.load(); err != nil {
 		return last, err
 	}
-	if err := s.torn[host]; err != nil {
+	if err := s.checkTorn(host); err != nil {
 		return last, err
 	}
 	return lastOf(s.known[host]), nil
@@ -79,7 +79,7 @@ func (s *Ledger[T]) Begin(host string, e T) error {
 	if err := s.load(); err != nil {
 		return err
 	}
-	if err := s.torn[host]; err != nil {
+	if err := s.checkTorn(host); err != nil {
 		return err
 	}
 	all := s.known[host]
@@ -137,6 +137,17 @@ func (s *Ledger[T]) load() error {
 	}
 	s.known, s.torn = known, torn
 	return nil
+}
+
+// checkTorn is nil if the file of a host could be read, or was moved away since.
+func (s *Ledger[T]) checkTorn(host string) error {
+	if s.torn[host] == nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(s.Dir, host+".json")); errors.Is(err, fs.ErrNotExist) {
+		delete(s.torn, host)
+	}
+	return s.torn[host]
 }
 
 func (s *Ledger[T]) save(host string, all []T) error {
