@@ -166,6 +166,36 @@ func TestArraysOfADiskAreStopped(t *testing.T) {
 	assert.Contains(t, erase(), "sda is still used by /dev/md126, /dev/md127")
 }
 
+// TestALockedDriveIsErased: it lost its power while it erased itself, and nothing can be read of it.
+func TestALockedDriveIsErased(t *testing.T) {
+	b := newFixture(t)
+	b.hosts[macOf(1)] = &Host{Name: "node9", UUID: uuid}
+	var asked []WriteRequest
+	b.MayErase = func(_ context.Context, _ string, q WriteRequest) (string, error) {
+		asked = append(asked, q)
+		return "", nil
+	}
+	var done []EraseReport
+	b.NoteErased = func(_ context.Context, _ string, r EraseReport) (string, error) {
+		done = append(done, r)
+		return "", nil
+	}
+	bin := t.TempDir()
+	locked := filepath.Join(bin, "locked")
+	erase := newEraser(t, b, "sda", "LOCKED="+locked, "PATH="+bin+":"+os.Getenv("PATH"))
+	wipefs, err := exec.LookPath("wipefs")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(locked, nil, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "wipefs"), []byte(
+		"#!/bin/sh\nif [ -e "+locked+" ]; then echo 'Input/output error' >&2; exit 1; fi\nexec "+wipefs+` "$@"`+"\n"), 0o755))
+	assert.Equal(t, "erased by the agent", erase())
+	require.Len(t, asked, 1)
+	assert.Equal(t, "Input/output error", asked[0].Holds.Unreadable)
+	require.Len(t, done, 1)
+	assert.Equal(t, "ata-secure-erase", done[0].Method)
+	assert.True(t, done[0].Holds.IsBlank())
+}
+
 // newEraser is a run of the ramdisk's step on a disk of this name, which is named, with the environment.
 func newEraser(t *testing.T, b *fixture, name string, environment ...string) func(more ...string) string {
 	t.Helper()

@@ -223,7 +223,8 @@ func CheckErasedDisk(e Erasure, h *metal3api.BareMetalHost, d WriteDisk, holds i
 	switch {
 	case i < 0:
 		return -1, fmt.Errorf("disk %s (serial number %q) is not one that is to be erased", d.Name, d.Serial)
-	case holds.Unreadable != "":
+	case holds.Unreadable != "" && (e.Disks[i].Begun.IsZero() || !e.Disks[i].Erased.IsZero()):
+		// One that was begun may be locked: a drive that lost its power while it erased itself is (ATA), until that is done.
 		return -1, fmt.Errorf("disk %s cannot be read: %s; replace it", d.Name, holds.Unreadable)
 	case holds.IsBlank(), e.Disks[i].Erased.IsZero() && !e.Disks[i].Begun.IsZero(),
 		e.Disks[i].Erased.IsZero() && holds.Fingerprint != "" && holds.Fingerprint == e.Disks[i].Holds.Fingerprint:

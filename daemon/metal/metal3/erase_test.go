@@ -157,6 +157,12 @@ func TestCheckErasedDisk(t *testing.T) {
 			e.Disks[0].Begun, e.Disks[0].Erased = time.Now(), time.Now()
 		}, "is not as inspection saw it"},
 		{"unreadable", a, inspection.Disk{Unreadable: "I/O error"}, nil, "cannot be read"},
+		{"locked, half erased", a, inspection.Disk{Unreadable: "I/O error"}, func(e *Erasure, _ *metal3api.BareMetalHost) {
+			e.Disks[0].Begun = time.Now()
+		}, ""},
+		{"erased, and unreadable", a, inspection.Disk{Unreadable: "I/O error"}, func(e *Erasure, _ *metal3api.BareMetalHost) {
+			e.Disks[0].Begun, e.Disks[0].Erased = time.Now(), time.Now()
+		}, "cannot be read"},
 		{"ended", a, seen, func(e *Erasure, _ *metal3api.BareMetalHost) { e.Ended = time.Now() }, "no disk of host node-1 is to be erased"},
 		{"of another host", a, seen, func(e *Erasure, _ *metal3api.BareMetalHost) { e.Host = "uid-2" }, "no disk of host node-1 is to be erased"},
 		{"refused before", a, seen, func(e *Erasure, _ *metal3api.BareMetalHost) { e.Refused = "x" }, "no disk of host node-1 is to be erased"},

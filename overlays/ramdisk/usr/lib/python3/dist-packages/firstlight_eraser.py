@@ -110,7 +110,9 @@ def erase(node, device):
     # its superblock to this one afterwards.
     for array in users(device.name):
         utils.execute("mdadm", "--stop", array)
-    for part in firstlight.partitions(device.name) + [device.name]:  # the agent passes over members of a RAID
+    # The agent passes over members of a RAID. A drive that lost its power while it erased itself is locked: nothing can
+    # be read of it before the agent has unlocked it, which is the first that it does.
+    for part in [] if asked["holds"].get("unreadable") else firstlight.partitions(device.name) + [device.name]:
         utils.execute("wipefs", "--all", "--force", part)
     if users(device.name):
         raise errors.CleaningError("%s is still used by %s" % (device.name, ", ".join(users(device.name))))
