@@ -53,35 +53,28 @@ type Event struct {
 	Count   int32 // times that it happened; at least 1
 }
 
-// describe puts together what people see. It is pure.
-func describe(nodes *corev1.NodeList, pods *corev1.PodList, events *corev1.EventList, now time.Time) Contents {
-	c := Contents{
-		NodeCount:  len(nodes.Items),
-		PodCount:   len(pods.Items),
-		MoreNodes:  nodes.Continue != "",
-		MorePods:   pods.Continue != "",
-		MoreEvents: events.Continue != "",
+func (c *Contents) addNode(n *corev1.Node) {
+	d := describeNode(n)
+	c.NodeCount++
+	if !d.IsWell {
+		c.SickNodes++
 	}
-	for i := range nodes.Items {
-		n := describeNode(&nodes.Items[i])
-		if !n.IsWell {
-			c.SickNodes++
-		}
-		c.Nodes = append(c.Nodes, n)
-	}
+	c.Nodes = append(c.Nodes, d)
+}
 
-	for i := range pods.Items {
-		p := describePod(&pods.Items[i], now)
-		if !p.IsWell {
-			c.SickPods++
-		}
-		c.Pods = append(c.Pods, p)
+func (c *Contents) addPod(p *corev1.Pod, now time.Time) {
+	d := describePod(p, now)
+	c.PodCount++
+	if !d.IsWell {
+		c.SickPods++
 	}
+	c.Pods = append(c.Pods, d)
+}
 
-	for i := range events.Items {
-		c.Events = append(c.Events, describeEvent(&events.Items[i]))
-	}
+func (c *Contents) addEvent(e *corev1.Event) { c.Events = append(c.Events, describeEvent(e)) }
 
+// bound puts what people need first, and leaves out what they are not shown.
+func (c *Contents) bound() {
 	slices.SortFunc(c.Nodes, func(a, b Node) int {
 		return cmp.Or(compareWell(a.IsWell, b.IsWell), cmp.Compare(a.Name, b.Name))
 	})
@@ -92,7 +85,6 @@ func describe(nodes *corev1.NodeList, pods *corev1.PodList, events *corev1.Event
 	c.Nodes = slices.Clone(c.Nodes[:min(len(c.Nodes), keptNodes)])
 	c.Pods = slices.Clone(c.Pods[:min(len(c.Pods), keptPods)])
 	c.Events = slices.Clone(c.Events[:min(len(c.Events), keptEvents)])
-	return c
 }
 
 // compareWell puts what is not well first.

@@ -112,14 +112,18 @@ func TestHowANodeIs(t *testing.T) {
 
 func TestWhatHappenedLastComesFirst(t *testing.T) {
 	at := func(minute int) metav1.Time { return metav1.Time{Time: now.Add(time.Duration(minute) * time.Minute)} }
-	events := &corev1.EventList{Items: []corev1.Event{
+	events := []corev1.Event{
 		{Reason: "first", LastTimestamp: at(1), Count: 4},
 		{Reason: "third", EventTime: metav1.MicroTime(at(1)), Series: &corev1.EventSeries{Count: 9, LastObservedTime: metav1.MicroTime(at(3))}},
 		{Reason: "second", EventTime: metav1.MicroTime(at(2)), Message: strings.Repeat("x", 1000)},
-	}}
-	events.Items[0].InvolvedObject = corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web"}
-	events.Items[1].InvolvedObject = corev1.ObjectReference{Kind: "Node", Name: "edge-1"}
-	c := describe(&corev1.NodeList{}, &corev1.PodList{}, events, now)
+	}
+	events[0].InvolvedObject = corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web"}
+	events[1].InvolvedObject = corev1.ObjectReference{Kind: "Node", Name: "edge-1"}
+	var c Contents
+	for _, e := range events {
+		c.addEvent(&e)
+	}
+	c.bound()
 	assert.Equal(t, []Event{
 		{Reason: "third", Object: "Node edge-1", Count: 9, Time: at(3).Time},
 		{Reason: "second", Message: strings.Repeat("x", maxText) + "…", Count: 1, Time: at(2).Time},
@@ -129,13 +133,13 @@ func TestWhatHappenedLastComesFirst(t *testing.T) {
 
 // TestWhatIsKeptIsBounded: what is not well stays, and all are counted.
 func TestWhatIsKeptIsBounded(t *testing.T) {
-	nodes, pods, events := &corev1.NodeList{}, &corev1.PodList{}, &corev1.EventList{}
+	var c Contents
 	for i := range maxNodes {
 		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i)}}
 		if i != maxNodes-1 {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		}
-		nodes.Items = append(nodes.Items, n)
+		c.addNode(&n)
 	}
 	for i := range maxPods {
 		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%04d", i)}}
@@ -143,14 +147,12 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 		if i == maxPods-1 {
 			p.Status.Phase = "Pending"
 		}
-		pods.Items = append(pods.Items, p)
-		events.Items = append(events.Items, corev1.Event{})
+		c.addPod(&p, now)
+		c.addEvent(&corev1.Event{})
 	}
-	nodes.Continue, events.Continue = "more", "more"
 
-	c := describe(nodes, pods, events, now)
+	c.bound()
 	assert.Equal(t, []int{keptNodes, keptPods, keptEvents}, []int{len(c.Nodes), len(c.Pods), len(c.Events)})
 	assert.Equal(t, []int{maxNodes, 1, maxPods, 1}, []int{c.NodeCount, c.SickNodes, c.PodCount, c.SickPods})
 	assert.Equal(t, []string{"node-0999", "pod-0999"}, []string{c.Nodes[0].Name, c.Pods[0].Name})
-	assert.Equal(t, []bool{true, false, true}, []bool{c.MoreNodes, c.MorePods, c.MoreEvents})
 }

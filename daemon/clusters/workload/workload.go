@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -29,6 +28,7 @@ const (
 	maxPods   = 1000
 	maxEvents = 1000
 	maxAnswer = 16 << 20        // bytes of one answer
+	maxObject = 512 << 10       // bytes of one object, which takes up to a hundred times as much when it is read
 	timeout   = 3 * time.Second // of the first question to one API server
 )
 
@@ -93,8 +93,6 @@ func (a Asker) connect(ctx context.Context, config *rest.Config) (set *kubernete
 	}
 	c.QPS, c.Burst = 50, 100
 	c.UserAgent = "firstlight-page"
-	c.ContentType = runtime.ContentTypeProtobuf
-	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	c.WarningHandler = rest.NoWarnings{}
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
 	if set, err = kubernetes.NewForConfig(c); err != nil {
@@ -111,34 +109,31 @@ func (a Asker) connect(ctx context.Context, config *rest.Config) (set *kubernete
 }
 
 // read lists nodes, pods and events at the same time.
-func (a Asker) read(ctx context.Context, set kubernetes.Interface) (Contents, error) {
-	var (
-		nodes  *corev1.NodeList
-		pods   *corev1.PodList
-		events *corev1.EventList
-	)
-	core, asked := set.CoreV1(), new(errgroup.Group)
+func (a Asker) read(ctx context.Context, set *kubernetes.Clientset) (Contents, error) {
+	now := time.Now
+	if a.Now != nil {
+		now = a.Now
+	}
+	var c Contents // each list has fields of its own
+	at, core, asked := now(), set.CoreV1().RESTClient(), new(errgroup.Group)
 	asked.Go(func() (err error) {
-		nodes, err = core.Nodes().List(ctx, metav1.ListOptions{Limit: maxNodes})
+		c.MoreNodes, err = list(ctx, core, "nodes", maxNodes, c.addNode)
 		return err
 	})
 	asked.Go(func() (err error) {
-		pods, err = core.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: maxPods})
+		c.MorePods, err = list(ctx, core, "pods", maxPods, func(p *corev1.Pod) { c.addPod(p, at) })
 		return err
 	})
 	asked.Go(func() (err error) {
-		events, err = core.Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: maxEvents})
+		c.MoreEvents, err = list(ctx, core, "events", maxEvents, c.addEvent)
 		return err
 	})
 	if err := asked.Wait(); err != nil {
 		return Contents{}, err
 	}
 
-	now := time.Now
-	if a.Now != nil {
-		now = a.Now
-	}
-	return describe(nodes, pods, events, now()), nil
+	c.bound()
+	return c, nil
 }
 
 // boundedTransport breaks off answers that are longer than maxAnswer.

@@ -157,7 +157,44 @@ func TestAnAnswerWithoutEndIsBrokenOff(t *testing.T) {
 	s := newAPIServer(t)
 	s.floods = "/api/v1/pods"
 	_, err := asker().Ask(t.Context(), newKubeconfig(t, s))
+	assert.ErrorContains(t, err, "list pods: one object is longer than 512 KiB")
+
+	many := strings.Repeat(`{"metadata":{"name":"`+strings.Repeat("0", maxObject/2)+`"}},`, 2*maxAnswer/maxObject)
+	body := &boundedBody{io.NopCloser(strings.NewReader(`{"items":[` + many)), maxAnswer}
+	_, err = decodeList(body, maxPods, func(*corev1.Pod) {})
 	assert.ErrorContains(t, err, "the answer is longer than 16 MiB")
+}
+
+// TestAListIsReadObjectByObject: a server that gives more than it was asked for fills no memory. Two bytes of a list are
+// a kilobyte when they are read.
+func TestAListIsReadObjectByObject(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		read       int
+		more       bool
+		err        string
+	}{
+		{"none", `{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[]}`, 0, false, ""},
+		{"null", `{"items":null}`, 0, false, ""},
+		{"two", `{"metadata":{},"items":[{},{"spec":{}}],"other":[1,{"a":"b"}]}`, 2, false, ""},
+		{"there are more", `{"metadata":{"continue":"c"},"items":[{}]}`, 1, true, ""},
+		{"said at the end", `{"items":[{}],"metadata":{"continue":"c"}}`, 1, true, ""},
+		{"more than asked for", `{"items":[` + strings.Repeat(`{},`, 5_000_000) + `{}]}`, 3, true, ""},
+		{"broken off", `{"items":[{},{"metadata"`, 1, false, "unexpected EOF"},
+		{"no list", `[]`, 0, false, "there is [ where { belongs"},
+		{"no items", `{"items":{}}`, 0, true, "its items are no list"},
+		{"another kind", `{"items":[{"metadata":7}]}`, 0, false, "cannot unmarshal number"},
+	} {
+		read := 0
+		more, err := decodeList(strings.NewReader(c.text), 3, func(*corev1.Pod) { read++ })
+		assert.Equal(t, c.read, read, c.name)
+		if c.err != "" {
+			assert.ErrorContains(t, err, c.err, c.name)
+			continue
+		}
+		require.NoError(t, err, c.name)
+		assert.Equal(t, c.more, more, c.name)
+	}
 }
 
 func TestASilentClusterEndsWithTheContext(t *testing.T) {
