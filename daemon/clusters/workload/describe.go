@@ -14,8 +14,13 @@ import (
 	"firstlight.dev/firstlight/assets/excerpt"
 )
 
-// maxText is how much of a message is kept, in bytes.
-const maxText = 300
+// How much is kept of a message and of a name, in bytes, and of the roles of a node. The longest name of an object has
+// 253 bytes.
+const (
+	maxText  = 300
+	maxName  = 253
+	maxRoles = 8
+)
 
 // roleLabel is before the role of a node in the name of its label.
 const roleLabel = "node-role.kubernetes.io/"
@@ -99,17 +104,18 @@ func compareWell(a, b bool) int {
 }
 
 func describeNode(n *corev1.Node) Node {
-	d := Node{Name: n.Name, Version: excerpt.Start(n.Status.NodeInfo.KubeletVersion, 60), State: "Unknown"}
+	d := Node{Name: clipName(n.Name), Version: excerpt.Start(n.Status.NodeInfo.KubeletVersion, 60), State: "Unknown"}
 	for key := range n.Labels {
 		if role, ok := strings.CutPrefix(key, roleLabel); ok {
-			d.Roles = append(d.Roles, role)
+			d.Roles = append(d.Roles, clipName(role))
 		}
 	}
 	slices.Sort(d.Roles)
+	d.Roles = slices.Clone(d.Roles[:min(len(d.Roles), maxRoles)])
 
 	for _, a := range n.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP && d.Address == "" {
-			d.Address = a.Address
+			d.Address = clipName(a.Address)
 		}
 	}
 
@@ -133,17 +139,17 @@ func describeNode(n *corev1.Node) Node {
 // describePod says how a pod is as kubectl does, for the states that people know.
 func describePod(p *corev1.Pod, now time.Time) Pod {
 	d := Pod{
-		Namespace: p.Namespace,
-		Name:      p.Name,
-		Node:      p.Spec.NodeName,
-		State:     cmp.Or(p.Status.Reason, string(p.Status.Phase)),
+		Namespace: clipName(p.Namespace),
+		Name:      clipName(p.Name),
+		Node:      clipName(p.Spec.NodeName),
+		State:     clipName(cmp.Or(p.Status.Reason, string(p.Status.Phase))),
 		Since:     p.CreationTimestamp.Time,
 		Reason:    clip(p.Status.Message),
 	}
 	ready := countReady(p, &d)
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if reason, message := problemOf(c); reason != "" {
-			d.State, d.Reason = reason, clip(message)
+			d.State, d.Reason = clipName(reason), clip(message)
 			break
 		}
 	}
@@ -197,14 +203,15 @@ func problemOf(c corev1.ContainerStatus) (reason, message string) {
 
 func describeEvent(e *corev1.Event) Event {
 	d := Event{
-		Type:    e.Type,
-		Reason:  e.Reason,
-		Object:  strings.TrimSpace(e.InvolvedObject.Kind + " " + e.InvolvedObject.Name),
+		Type:    clipName(e.Type),
+		Reason:  clipName(e.Reason),
+		Object:  strings.TrimSpace(clipName(e.InvolvedObject.Kind) + " " + clipName(e.InvolvedObject.Name)),
 		Message: clip(e.Message),
 		Count:   max(e.Count, 1),
 	}
 	if e.InvolvedObject.Namespace != "" {
-		d.Object = e.InvolvedObject.Kind + " " + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
+		o := e.InvolvedObject
+		d.Object = clipName(o.Kind) + " " + clipName(o.Namespace) + "/" + clipName(o.Name)
 	}
 
 	times := []time.Time{e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time}
@@ -222,6 +229,8 @@ func describeEvent(e *corev1.Event) Event {
 }
 
 func clip(text string) string { return excerpt.Start(excerpt.Line(text), maxText) }
+
+func clipName(text string) string { return excerpt.Start(text, maxName) }
 
 // parseVersion is what an API server says of its version; "" if it is not understood.
 func parseVersion(body []byte) string {

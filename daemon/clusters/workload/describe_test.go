@@ -156,3 +156,27 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	assert.Equal(t, []int{maxNodes, 1, maxPods, 1}, []int{c.NodeCount, c.SickNodes, c.PodCount, c.SickPods})
 	assert.Equal(t, []string{"node-0999", "pod-0999"}, []string{c.Nodes[0].Name, c.Pods[0].Name})
 }
+
+// TestNoWordIsLong: whoever has the cluster names things as long as the answer may be, and pages show all of them.
+func TestNoWordIsLong(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: long, Labels: map[string]string{}}}
+	for i := range 1000 {
+		n.Labels[fmt.Sprint(roleLabel, i, long)] = ""
+	}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: long}}
+	n.Status.NodeInfo.KubeletVersion = long
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: long, Name: long}}
+	p.Spec.NodeName, p.Status.Phase, p.Status.Reason, p.Status.Message = long, corev1.PodPhase(long), long, long
+	waits := p.DeepCopy()
+	waits.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: long, Message: long},
+	}}}
+	e := &corev1.Event{Type: long, Reason: long, Message: long}
+	e.InvolvedObject = corev1.ObjectReference{Kind: long, Namespace: long, Name: long}
+
+	for _, d := range []any{describeNode(n), describePod(p, now), describePod(waits, now), describeEvent(e)} {
+		assert.Less(t, len(fmt.Sprint(d)), 3000, "%T", d)
+	}
+	assert.Len(t, describeNode(n).Roles, maxRoles)
+}
