@@ -136,15 +136,21 @@ func (a Asker) read(ctx context.Context, set *kubernetes.Clientset) (Contents, e
 	return c, nil
 }
 
-// boundedTransport breaks off answers that are longer than maxAnswer.
+// boundedTransport breaks off answers that are longer than maxAnswer, and follows none to another place: whoever has the
+// cluster would have the appliance ask any machine of its networks, also in the clear, and the page show what that says.
 type boundedTransport struct{ next http.RoundTripper }
 
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(r)
-	if err == nil {
-		response.Body = &boundedBody{response.Body, maxAnswer}
+	if err != nil {
+		return nil, err
 	}
-	return response, err
+	if response.StatusCode/100 == 3 {
+		_ = response.Body.Close()
+		return nil, errors.New("it leads to another address, and no cluster is asked there")
+	}
+	response.Body = &boundedBody{response.Body, maxAnswer}
+	return response, nil
 }
 
 type boundedBody struct {

@@ -153,6 +153,15 @@ func TestTheApplianceIsNoCluster(t *testing.T) {
 	assert.Empty(t, s.asked)
 }
 
+func TestNoClusterLeadsElsewhere(t *testing.T) {
+	other := newAPIServer(t)
+	s := newAPIServer(t)
+	s.Config.Handler = http.RedirectHandler(other.URL+"/version", http.StatusFound)
+	_, err := asker().Ask(t.Context(), newKubeconfig(t, s))
+	assert.ErrorContains(t, err, "it leads to another address")
+	assert.Empty(t, other.asked)
+}
+
 func TestAnAnswerWithoutEndIsBrokenOff(t *testing.T) {
 	s := newAPIServer(t)
 	s.floods = "/api/v1/pods"
