@@ -3,6 +3,8 @@ package site
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"regexp"
 	"strings"
 	"sync"
@@ -16,7 +18,8 @@ const mark = `"` + redacted + `"`
 
 // Mask is a document with its secrets hidden, for people who read or edit it: lines, order and comments are as they
 // were written. Where a secret is written in a way that cannot be replaced in its place, such as a block of several
-// lines, all of the document is written as Redact does. Its error is that of a text that is no YAML.
+// lines, all of the document is written as Redact does; so is the first of several documents. Its error is that of a
+// text that is no YAML.
 func Mask(text []byte) ([]byte, error) {
 	clean, _, err := Redact(text)
 	if err != nil {
@@ -31,9 +34,10 @@ func Mask(text []byte) ([]byte, error) {
 }
 
 func maskInPlace(text []byte) (masked []byte, ok bool) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, false
+	var doc, second yaml.Node
+	from := yaml.NewDecoder(bytes.NewReader(text))
+	if from.Decode(&doc) != nil || !errors.Is(from.Decode(&second), io.EOF) {
+		return nil, false // what follows the first document is no part of what is read, and may hold a secret anywhere
 	}
 
 	ok = true
@@ -83,7 +87,7 @@ func readSecrets(text []byte) map[string]writtenSecret {
 
 	lines := lineStarts(text)
 	eachSecret(&doc, func(path string, n *yaml.Node) {
-		w := writtenSecret{value: n.Value}
+		w := writtenSecret{value: valueOf(n)}
 		if start, end, ok := span(text, lines, n); ok {
 			w.raw = string(text[start:end])
 		}
@@ -92,19 +96,27 @@ func readSecrets(text []byte) map[string]writtenSecret {
 	return known
 }
 
-// putSecrets replaces marks by known secrets: as they were written, or in double quotes.
+// putSecrets replaces marks by known secrets: as they were written, or in double quotes. What an alias has elsewhere,
+// too, in a place that is shown, gets none.
 func putSecrets(text []byte, known map[string]writtenSecret, asWritten bool) []byte {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return text
 	}
 
+	isShown := map[*yaml.Node]bool{}
+	eachValue(&doc, func(_ string, n *yaml.Node, secret bool) {
+		if n.Kind == yaml.AliasNode && !secret {
+			isShown[n.Alias] = true
+		}
+	})
+
 	lines := lineStarts(text)
 	var edits []edit
 	eachSecret(&doc, func(path string, n *yaml.Node) {
 		secret, ok := known[path]
 		start, end, found := span(text, lines, n)
-		if n.Value != redacted || !ok || !found {
+		if n.Value != redacted || !ok || !found || isShown[n] {
 			return
 		}
 		written := secret.raw
@@ -180,7 +192,8 @@ func lineStarts(text []byte) []int {
 	return starts
 }
 
-// span is where a scalar of one line is in its text, with its quotes; false if it is written in another way.
+// span is where an alias, or a scalar of one line, is in its text, with its quotes; false if it is written in another
+// way.
 func span(text []byte, lines []int, n *yaml.Node) (start, end int, ok bool) {
 	if n.Line < 1 || n.Line > len(lines) {
 		return 0, 0, false
@@ -199,8 +212,11 @@ func span(text []byte, lines []int, n *yaml.Node) (start, end int, ok bool) {
 	return start, start + length, ok
 }
 
-// scalarLength is how many bytes a scalar takes at the beginning of a text.
+// scalarLength is how many bytes a scalar or an alias takes at the beginning of a text.
 func scalarLength(text []byte, n *yaml.Node) (int, bool) {
+	if n.Kind == yaml.AliasNode {
+		return len("*" + n.Value), bytes.HasPrefix(text, []byte("*"+n.Value))
+	}
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	var form *regexp.Regexp
 	switch n.Style &^ yaml.TaggedStyle {
@@ -243,9 +259,10 @@ func isSameNode(a, b *yaml.Node) bool {
 	return true
 }
 
-// announced is a comment that names a secret, and what follows.
+// announced is a comment that names a secret, also as a part of a word such as oldPassword, and what follows.
 var announced = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)((?:^|\s)#.*?\b(?:` + strings.Join(secretKeys(), "|") + `)["']?[ \t]*[:=][ \t]*)(\S.*)$`)
+	keys := strings.Join(secretKeys(), "|")
+	return regexp.MustCompile(`(?i)(#.*?(?:` + keys + `)\w*["']?[ \t]*(?:[:=]|(?:is|was)\b)[ \t]*)(\S.*)$`)
 })
 
 // maskComments hides what comments say after the name of a secret.

@@ -64,6 +64,38 @@ func TestMaskWritesADocumentAgainWhereItMust(t *testing.T) {
 	assert.Error(t, err, "it is no YAML: nothing of it is shown")
 }
 
+// TestMaskHidesSecretsThatAreWrittenInOddWays: an alias shows what it stands for, and what follows a document is none.
+func TestMaskHidesSecretsThatAreWrittenInOddWays(t *testing.T) {
+	for text, want := range map[string]string{
+		"nodeDefaults: {bmc: {username: &u admin, password: *u}}\n": "nodeDefaults: {bmc: {username: &u admin, password: \"[redacted]\"}}\n",
+		"nodeDefaults: {bmc: {password: &p a}, os: {password: *p}}\n": "nodeDefaults: {bmc: {password: &p \"[redacted]\"}, " +
+			"os: {password: \"[redacted]\"}}\n",
+		"name: &k password\n*k : hunter2\n":             "name: &k password\n*k : \"[redacted]\"\n",
+		"name: a # oldPassword: hunter2\n":              "name: a # oldPassword: [redacted]\n",
+		"name: a # bmc_password=hunter2\n":              "name: a # bmc_password=[redacted]\n",
+		"name: a # the old password was hunter2\n":      "name: a # the old password was [redacted]\n",
+		"name: {a: \"b\"#password: hunter2\n}\n":        "name: {a: \"b\"#password: [redacted]\n}\n",
+		"name: \"a#password: b\"\nbmc: {password: c}\n": "name: \"a#password: b\"\nbmc: {password: \"[redacted]\"}\n",
+	} {
+		masked, err := Mask([]byte(text))
+		require.NoError(t, err, text)
+		assert.Equal(t, want, string(masked))
+		assert.Equal(t, text, string(Unmask(masked, []byte(text))))
+	}
+
+	for _, second := range []string{"---\n", "...\n"} {
+		for _, rest := range []string{"nodeDefaults: {bmc: {password: hunter2}}\n", "password: [hunter2\n"} {
+			masked, err := Mask([]byte("name: a\n" + second + rest))
+			require.NoError(t, err)
+			assert.Equal(t, "name: a\n", string(masked))
+		}
+	}
+
+	_, secrets, err := Redact([]byte("bmc: {password: &p one}\nos: {password: *p}\n"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"one", "one"}, secrets)
+}
+
 // TestUnmaskFollowsNames: a secret stays with what it is of, wherever that is put, and goes to nothing else.
 func TestUnmaskFollowsNames(t *testing.T) {
 	const two = "nodes:\n- {name: a, macs: [\"52:54:00:00:00:01\"], os: {password: one}}\n" +
@@ -90,6 +122,12 @@ func TestUnmaskFollowsNames(t *testing.T) {
 		{"as it must be quoted there", "nodeDefaults:\n  bmc:\n    password: a, b\n",
 			"nodeDefaults: {bmc: {password: \"[redacted]\"}}\n",
 			"nodeDefaults: {bmc: {password: \"a, b\"}}\n"},
+		{"not where an alias shows it", two,
+			"nodes:\n- {name: a, os: {password: &p \"[redacted]\"}}\nname: *p\n",
+			"nodes:\n- {name: a, os: {password: &p \"[redacted]\"}}\nname: *p\n"},
+		{"an alias of what is typed", "nodeDefaults: {bmc: {password: &p one}, os: {password: *p}}\n",
+			"nodeDefaults: {bmc: {password: &p new}, os: {password: \"[redacted]\"}}\n",
+			"nodeDefaults: {bmc: {password: &p new}, os: {password: \"one\"}}\n"},
 		{"no YAML", two, "nodes: [\npassword: \"[redacted]\"", "nodes: [\npassword: \"[redacted]\""},
 		{"nothing is hidden", two, "name: \"a\"\n", "name: \"a\"\n"},
 	} {

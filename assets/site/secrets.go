@@ -22,29 +22,50 @@ func Redact(text []byte) (clean []byte, secrets []string, err error) {
 		return maskComments(text), nil, nil // there is nothing but comments
 	}
 
+	var hidden []*yaml.Node
 	eachSecret(&doc, func(_ string, n *yaml.Node) {
-		secrets = append(secrets, n.Value)
+		secrets = append(secrets, valueOf(n))
+		hidden = append(hidden, n)
+	})
+	for _, n := range hidden {
+		n.Alias = nil
 		n.SetString(redacted)
 		n.Style = yaml.DoubleQuotedStyle // a block would be one of several lines
-	})
+	}
 	hideComments(&doc)
 	clean, err = yaml.Marshal(&doc)
 	return clean, secrets, err
 }
 
-// eachSecret visits the scalars of a document that are secret and not empty. The path of one has the names of what it is
-// of in lists, so that it is the same after a list has got another order: /nodes/[node-1]/bmc/password.
+// eachSecret visits the scalars of a document that are secret and not empty, and the aliases that stand for one. The
+// path of one has the names of what it is of in lists, so that it is the same after a list has got another order:
+// /nodes/[node-1]/bmc/password.
 func eachSecret(doc *yaml.Node, visit func(path string, n *yaml.Node)) {
+	eachValue(doc, func(path string, n *yaml.Node, secret bool) {
+		if secret && valueOf(n) != "" {
+			visit(path, n)
+		}
+	})
+}
+
+// valueOf is the text of a scalar, or of what an alias stands for; that of an alias of more than a scalar is its name.
+func valueOf(n *yaml.Node) string {
+	if n.Kind == yaml.AliasNode && n.Alias.Kind == yaml.ScalarNode {
+		return n.Alias.Value
+	}
+	return n.Value
+}
+
+// eachValue visits the scalars and the aliases of a document, but its keys, with whether they are secret.
+func eachValue(doc *yaml.Node, visit func(path string, n *yaml.Node, secret bool)) {
 	var walk func(n *yaml.Node, path string, secret bool)
 	walk = func(n *yaml.Node, path string, secret bool) {
 		switch n.Kind {
-		case yaml.ScalarNode:
-			if secret && n.Value != "" {
-				visit(path, n)
-			}
+		case yaml.ScalarNode, yaml.AliasNode:
+			visit(path, n, secret)
 		case yaml.MappingNode:
 			for i := 0; i+1 < len(n.Content); i += 2 {
-				key := strings.ToLower(n.Content[i].Value)
+				key := strings.ToLower(valueOf(n.Content[i]))
 				walk(n.Content[i+1], path+"/"+key, secret || slices.Contains(secretKeys(), key))
 			}
 		case yaml.DocumentNode:
