@@ -124,18 +124,36 @@ func differentKeys(a, b map[string]string) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// NewConsents are the nodes, and nodeDefaults, that a site consents to lose the data of and another one does not, or not
-// in the same words.
+// NewConsents are the nodes that a site consents to lose the data of and another one does not, not in the same words, or
+// not of the same server and disk; and discovered machines, if nodeDefaults says so for them.
 func NewConsents(from, to *Site) (names []string) {
-	before := map[Name]Consent{}
+	before := map[Name]Node{}
 	for _, n := range from.WithDefaults().Nodes {
-		before[n.Name] = n.Overwrite
+		before[n.Name] = n
 	}
 
 	for _, n := range to.WithDefaults().Nodes {
-		if n.Overwrite.IsGranted() && n.Overwrite != before[n.Name] {
+		was := before[n.Name]
+		if n.Overwrite.IsGranted() && (n.Overwrite != was.Overwrite || !isSameDisk(n, was)) {
 			names = append(names, string(n.Name))
 		}
 	}
+
+	isNew := from.Discover == nil || to.NodeDefaults.Overwrite != from.NodeDefaults.Overwrite
+	if to.Discover != nil && to.NodeDefaults.Overwrite.IsGranted() && isNew {
+		names = append(names, "machines that are discovered")
+	}
 	return names
+}
+
+// isSameDisk reports whether two nodes are one server, installed on one disk.
+func isSameDisk(a, b Node) bool {
+	var addresses [2]BMCAddress
+	for i, n := range []Node{a, b} {
+		if n.BMC != nil {
+			addresses[i] = n.BMC.Address
+		}
+	}
+	return slices.Equal(a.MACs, b.MACs) && a.BootMAC == b.BootMAC && addresses[0] == addresses[1] &&
+		reflect.DeepEqual(a.RootDevice, b.RootDevice)
 }

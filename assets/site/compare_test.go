@@ -1,6 +1,7 @@
 package site
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,5 +59,40 @@ access: {console: none}
 	} {
 		assert.Equal(t, c.want, Compare(load(c.from), load(c.to)), c.name)
 		assert.Equal(t, c.consents, NewConsents(load(c.from), load(c.to)), c.name)
+	}
+}
+
+// TestWhoseDataMayBeLostIsAskedAgain: the consent of a name does not go over to another server or another disk.
+func TestWhoseDataMayBeLostIsAskedAgain(t *testing.T) {
+	load := func(text string) *Site {
+		s, problems := Load("site.yaml", []byte(text))
+		require.NoError(t, problems.Err(), text)
+		return s
+	}
+	const one = `nodes:
+- name: a
+  macs: ["52:54:00:00:00:01"]
+  bmc: {address: "ipmi://10.0.0.1", username: u, password: p}
+  rootDevice: {hctl: "0:0:0:0"}
+  overwrite: true
+`
+	const discovers = "networks: {bmc: {cidr: 10.0.0.0/24}}\nnodeDefaults: {bmc: {username: u, password: p}}\ndiscover: {count: 2}\n"
+	granted := strings.Replace(discovers, "nodeDefaults: {", "nodeDefaults: {overwrite: true, ", 1)
+	for _, c := range []struct {
+		name, from, to string
+		want           []string
+	}{
+		{"the same", one, one, nil},
+		{"another password", one, strings.Replace(one, "password: p", "password: q", 1), nil},
+		{"another MAC", one, strings.Replace(one, "00:01", "00:02", 1), []string{"a"}},
+		{"another BMC", one, strings.Replace(one, "10.0.0.1", "10.0.0.2", 1), []string{"a"}},
+		{"another disk", one, strings.Replace(one, "0:0:0:0", "0:0:1:0", 1), []string{"a"}},
+		{"another disk, without consent", one, strings.NewReplacer("0:0:0:0", "0:0:1:0", "overwrite: true", "overwrite: false").Replace(one), nil},
+		{"discovered machines", discovers, granted, []string{"machines that are discovered"}},
+		{"as before", granted, granted, nil},
+		{"no more", granted, discovers, nil},
+		{"discovered from now on", strings.Replace(granted, "discover: {count: 2}\n", "", 1), granted, []string{"machines that are discovered"}},
+	} {
+		assert.Equal(t, c.want, NewConsents(load(c.from), load(c.to)), c.name)
 	}
 }
