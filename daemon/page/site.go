@@ -32,7 +32,7 @@ const (
 // siteView is the page of the site document.
 type siteView struct {
 	Text   string // with its secrets hidden; "" if there is none
-	Digest string
+	Digest string // as digestFor
 	Error  string // why the text is not shown
 	Edit   string // where it is edited; "": not by this role
 	Past   []pastDocument
@@ -43,14 +43,15 @@ type pastDocument struct {
 	Path     string
 	Time     time.Time
 	By       string
-	Digest   string
-	IsActive bool // it is the one that holds
+	Number   int
+	Digest   string // as digestFor
+	IsActive bool   // it is the one that holds
 }
 
 func newSiteView(p *picture, by Role) siteView {
 	v := siteView{Edit: editLink(by, "")}
 	if len(p.siteText) > 0 {
-		v.Digest = shortDigest(p.siteText)
+		v.Digest = digestFor(by, p.siteText)
 	}
 	masked, err := site.Mask(p.siteText)
 	if err != nil {
@@ -59,24 +60,32 @@ func newSiteView(p *picture, by Role) siteView {
 		v.Text = string(masked)
 	}
 	for _, e := range slices.Backward(p.history) {
-		v.Past = append(v.Past, newPastDocument(p, e))
+		v.Past = append(v.Past, newPastDocument(p, by, e))
 	}
 	return v
 }
 
-func newPastDocument(p *picture, e sitedocument.Entry) pastDocument {
+func newPastDocument(p *picture, by Role, e sitedocument.Entry) pastDocument {
 	return pastDocument{
 		Path:     documentPath(e.Number),
 		Time:     e.Time,
 		By:       e.By,
-		Digest:   shortDigest(e.Text),
+		Number:   e.Number,
+		Digest:   digestFor(by, e.Text),
 		IsActive: bytes.Equal(e.Text, p.siteText),
 	}
 }
 
 func documentPath(number int) string { return "/site/documents/" + strconv.Itoa(number) }
 
-func shortDigest(text []byte) string { return sitedocument.Digest(text)[:16] }
+// digestFor is the beginning of a document's digest, for owners: "" for others. Whoever sees all of a document but a
+// password tries passwords until the digest is the same.
+func digestFor(by Role, text []byte) string {
+	if !by.covers(Owner) {
+		return ""
+	}
+	return sitedocument.Digest(text)[:16]
+}
 
 // editLink is where a role edits a document; "" if it may not.
 func editLink(by Role, from string) string {
@@ -96,7 +105,7 @@ var errNotYAML = errors.New("the document is no YAML, so its secrets cannot be t
 type documentView struct {
 	Document pastDocument
 	Diff     []diffLine
-	Since    string // digest of the document before it; "": none is kept
+	Since    *pastDocument // the one before it; nil: none is kept
 	Error    string
 	Edit     string // where one goes back to it
 }
@@ -108,11 +117,11 @@ func newDocumentView(p *picture, by Role, name string) (documentView, bool) {
 	}
 
 	e := p.history[i]
-	v := documentView{Document: newPastDocument(p, e), Edit: editLink(by, name)}
+	v := documentView{Document: newPastDocument(p, by, e), Edit: editLink(by, name)}
 	var before []byte
 	if i > 0 {
-		before = p.history[i-1].Text
-		v.Since = shortDigest(before)
+		since := newPastDocument(p, by, p.history[i-1])
+		before, v.Since = p.history[i-1].Text, &since
 	}
 	var err error
 	if v.Diff, err = diffMasked(before, e.Text); err != nil {
@@ -332,7 +341,7 @@ func (s *Server) showEditor(w http.ResponseWriter, r *http.Request, of *session,
 	v.CSRF = of.csrf
 	for _, e := range p.history {
 		if v.Origin != v.Base && v.Origin == sitedocument.Digest(e.Text) {
-			past := newPastDocument(p, e)
+			past := newPastDocument(p, of.person.Role, e)
 			v.Past = &past
 		}
 	}

@@ -79,8 +79,17 @@ func TestTheSiteIsShownWithoutItsSecrets(t *testing.T) {
 		assert.Equal(t, role == Owner, strings.Contains(b.open("/site/documents/4").id("document").text(), "Go back to it"))
 		assert.Equal(t, http.StatusNotFound, b.ask("GET", "/site/documents/3", "").Code)
 		for _, path := range []string{"/site", "/site/documents/4", "/site/documents/5"} {
-			assert.NotContains(t, b.ask("GET", path, "").Body.String(), secretOfSite, path)
+			shown := b.ask("GET", path, "").Body.String()
+			assert.NotContains(t, shown, secretOfSite, path)
+			text, history := recordedSite(10)
+			for _, of := range [][]byte{text, history[0].Text} {
+				if role != Owner {
+					assert.NotContains(t, shown, sitedocument.Digest(of)[:16], "a password could be tried by it")
+				}
+			}
 		}
+		active, _ := recordedSite(10)
+		assert.Equal(t, role == Owner, strings.Contains(d.id("document").text(), sitedocument.Digest(active)[:16]))
 	}
 
 	b := logIn(t, newServer(t, ready()))
