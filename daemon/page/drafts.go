@@ -30,6 +30,9 @@ func newReplaceAction() action {
 			if !ok {
 				return result{}, errors.New("the document is not kept any more; check it again")
 			}
+			if d.about() != o.about { // somebody has checked it against another one since it was confirmed
+				return result{}, sitedocument.ErrChanged
+			}
 			return result{text: "site.yaml is replaced and in effect."}, s.deeds.ReplaceSite(d.text, d.base, o.by.Name)
 		},
 	}
@@ -84,7 +87,11 @@ func (d *drafts) find(name string) (draft, bool) {
 // isDraft is about the digests of the document that is applied, and of the one that is replaced.
 func isDraft(p *picture, name string) (about string, ok bool) {
 	d, ok := p.drafts.find(name)
-	return "sha256 " + name + " in place of " + d.base[:min(16, len(d.base))], ok
+	return d.about(), ok
+}
+
+func (d draft) about() string {
+	return "sha256 " + d.name + " in place of " + d.base[:min(16, len(d.base))]
 }
 
 // describeDraft says what becomes of a site by a draft, a line each.

@@ -231,6 +231,24 @@ func TestADocumentThatWasReplacedMeanwhileIsNotLost(t *testing.T) {
 	assert.Empty(t, r.api.takeDone())
 }
 
+// TestADraftIsAppliedInPlaceOfWhatWasConfirmed: somebody else may check the same text against another document meanwhile.
+func TestADraftIsAppliedInPlaceOfWhatWasConfirmed(t *testing.T) {
+	r := newFixture(t)
+	p, err := r.hub.current()
+	require.NoError(t, err)
+	a := newReplaceAction()
+	about, ok := a.offered(p, draftName())
+	require.True(t, ok)
+	confirmed := order{by: Person{"ann@laptop", Owner}, name: draftName(), about: about}
+
+	r.api.stick = []byte("name: other\n")
+	r.drafts.add([]byte(draftText), sitedocument.Digest(r.api.stick), &site.Site{Name: "other"}, &site.Site{Name: "rack-8"})
+	_, err = a.do(t.Context(), r.Server, confirmed)
+	require.ErrorIs(t, err, sitedocument.ErrChanged)
+	assert.Empty(t, r.api.takeDone())
+	assert.Equal(t, "name: other\n", string(r.api.stick))
+}
+
 // documentFormOf is the form that a page shows, as it is.
 func documentFormOf(d document) url.Values {
 	fields := url.Values{}
