@@ -2,6 +2,8 @@ package page
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httputil"
@@ -74,22 +76,26 @@ func uploadRules(r Role) []rbacv1.PolicyRule {
 // serveUpload passes a request on to the upload API, as the person who asks: it decides, refuses in its own words and
 // writes down who it was.
 func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, of *session) {
+	by := of.person
+	fail := func(code int, detail string) {
+		s.addUploadToAudit(r, by, code)
+		writeProblem(w, code, detail)
+	}
 	select {
 	case s.uploads <- struct{}{}:
 		defer func() { <-s.uploads }()
 	default:
-		writeProblem(w, http.StatusServiceUnavailable, "too many uploads by the page are under way; try again")
+		fail(http.StatusServiceUnavailable, "too many uploads by the page are under way; try again")
 		return
 	}
 
 	base, transport, err := s.deeds.Uploads()
 	if err != nil {
 		s.log.Warn("uploads out of reach", "error", err)
-		writeProblem(w, http.StatusServiceUnavailable, "the upload API cannot be reached; firstlightd status says why")
+		fail(http.StatusServiceUnavailable, "the upload API cannot be reached; firstlightd status says why")
 		return
 	}
 
-	by := of.person
 	proxy := &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite:   func(p *httputil.ProxyRequest) { rewriteUpload(p, base, by) },
@@ -98,9 +104,13 @@ func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, of *session
 			s.addUploadToAudit(r, by, answer.StatusCode)
 			return nil
 		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 			s.log.Warn("upload not passed on", "error", err)
-			writeProblem(w, http.StatusServiceUnavailable, "the upload API does not answer; firstlightd status says why")
+			if long := new(http.MaxBytesError); errors.As(err, &long) {
+				fail(http.StatusRequestEntityTooLarge, fmt.Sprintf("one request has %d MiB at most", maxPiece>>20))
+				return
+			}
+			fail(http.StatusServiceUnavailable, "the upload API does not answer; firstlightd status says why")
 		},
 		ErrorLog: nil,
 	}

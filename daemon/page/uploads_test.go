@@ -199,6 +199,13 @@ func TestUploadsArePassedOnAsThePersonWhoAsks(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, w.Code)
 	assert.Contains(t, w.Body.String(), "firstlight:ann@laptop may not create")
 
+	r.api.forbids = false
+	long := make([]byte, maxPiece+1)
+	require.Equal(t, http.StatusCreated, announce(b, csrf, "long", long).Code)
+	w = sendPiece(b, csrf, "long", 0, long)
+	assert.Equal(t, http.StatusRequestEntityTooLarge, w.Code, w.Body)
+
+	known := len(r.entries())
 	r.deeds.Uploads = func() (*url.URL, http.RoundTripper, error) { return nil, nil, io.EOF }
 	w = announce(b, csrf, "other", content)
 	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
@@ -206,6 +213,7 @@ func TestUploadsArePassedOnAsThePersonWhoAsks(t *testing.T) {
 	u.base.Host = "127.0.0.1:1"
 	r.deeds.Uploads = func() (*url.URL, http.RoundTripper, error) { return u.base, u, nil }
 	assert.Contains(t, announce(b, csrf, "other", content).Body.String(), "does not answer")
+	assert.Len(t, r.entries(), known+2, "also of those that reached no API")
 }
 
 func TestUploadsAreForWhoeverMayUpload(t *testing.T) {
