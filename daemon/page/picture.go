@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"golang.org/x/sync/singleflight"
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
@@ -51,7 +52,8 @@ type picture struct {
 	drafts   *drafts // which change without the picture
 
 	mu       sync.Mutex
-	rendered map[string][]byte // main parts, by role and path
+	rendered map[string]rendering // by role, page and path
+	making   singleflight.Group   // those that are not made yet, by the same
 }
 
 // read makes a picture of the sources.
@@ -66,7 +68,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		hosts:    map[string]*metal3api.BareMetalHost{},
 		macs:     map[string][]string{},
 		noBMC:    map[string]bool{},
-		rendered: map[string][]byte{},
+		rendered: map[string]rendering{},
 
 		losable:      map[string]string{},
 		certificates: map[string]string{},
@@ -179,20 +181,34 @@ func (p *picture) secretList() vault.Listing {
 	return p.secrets.Value
 }
 
-// render returns the main part of a page, rendered once for each picture.
-func (p *picture) render(key string, make func() ([]byte, error)) ([]byte, error) {
+// rendering is the main part of a page.
+type rendering struct {
+	main    []byte
+	title   string
+	code    int  // of HTTP
+	isFound bool // there is such a page
+}
+
+// render returns what make returns, made once for each picture however many ask. What is not found is not kept: people
+// make up paths without end.
+func (p *picture) render(key string, make func() (rendering, error)) (rendering, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if b, ok := p.rendered[key]; ok {
-		return b, nil
+	known, ok := p.rendered[key]
+	p.mu.Unlock()
+	if ok {
+		return known, nil
 	}
 
-	b, err := make()
-	if err == nil {
-		p.rendered[key] = b
-	}
-
-	return b, err
+	made, err, _ := p.making.Do(key, func() (any, error) {
+		m, err := make()
+		if err == nil && m.isFound {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.rendered[key] = m
+		}
+		return m, err
+	})
+	return made.(rendering), err
 }
 
 // hub has the newest picture for all who ask.

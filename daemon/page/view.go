@@ -97,38 +97,32 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, of *session, 
 		return
 	}
 
-	code := http.StatusOK
 	by, no := of.person.Role, deniedText(denialOf(r))
-	data, title, ok := v.data(p, by, r)
-	name := v.template
-	switch {
-	case !ok:
-		code, name = http.StatusNotFound, "missing.html"
-	case read.isWhole && no != "":
-		code, name, data = newRefusal(denialOf(r)).code, "denied.html", no
-	}
-
-	shown := mainView{Version: p.version, Title: title, Headline: newHeadline(p.doc), Data: data}
-	render := func() ([]byte, error) { return execute(name, shown) }
-	var main []byte
-	if ok {
-		main, err = p.render(strings.Join([]string{string(by), r.URL.Path, no}, " "), render)
-	} else {
-		main, err = render() // under no path: others make them up without end
-	}
+	page, err := p.render(strings.Join([]string{string(by), v.pattern, r.URL.Path, no}, " "), func() (rendering, error) {
+		data, title, ok := v.data(p, by, r)
+		code, name := http.StatusOK, v.template
+		switch {
+		case !ok:
+			code, name = http.StatusNotFound, "missing.html"
+		case read.isWhole && no != "":
+			code, name, data = newRefusal(denialOf(r)).code, "denied.html", no
+		}
+		main, err := execute(name, mainView{Version: p.version, Title: title, Headline: newHeadline(p.doc), Data: data})
+		return rendering{main, title, code, ok}, err
+	})
 	if err != nil {
 		s.fail(w, err)
 		return
 	}
 
 	if r.URL.Query().Has(partParameter) {
-		writeHTML(w, r, code, main)
+		writeHTML(w, r, page.code, page.main)
 		return
 	}
 
-	frame := newFrame(p, of, r.URL.Path, title, main)
+	frame := newFrame(p, of, r.URL.Path, page.title, page.main)
 	frame.Notice = s.logins.takeNotice(of)
-	s.write(w, r, code, "frame.html", frame)
+	s.write(w, r, page.code, "frame.html", frame)
 }
 
 // newFrame is what is around the main part of a page.

@@ -188,6 +188,35 @@ func TestTheMainPartIsThatOfThePage(t *testing.T) {
 	assert.Contains(t, b.ask("GET", "/events-not", "").Body.String(), "Nothing of this name is here")
 }
 
+// TestAPageIsMadeOnceForAll: whoever looks at a long document again and again has it masked and compared once.
+func TestAPageIsMadeOnceForAll(t *testing.T) {
+	s := newServer(t, rack(10))
+	b := logIn(t, s)
+	before := b.open("/site/documents/5").id("document").text()
+	s.hub.last.history = nil // a page that is made now has none
+	assert.Equal(t, before, b.open("/site/documents/5").id("document").text())
+	assert.Equal(t, http.StatusNotFound, logInAs(t, s, Owner).ask("GET", "/site/documents/5", "").Code, "of another role")
+
+	made := 0
+	of := func(isFound bool) func() (rendering, error) {
+		return func() (rendering, error) {
+			made++
+			return rendering{isFound: isFound}, nil
+		}
+	}
+	for range 3 {
+		_, err := s.hub.last.render("found", of(true))
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, made)
+	for range 3 {
+		_, err := s.hub.last.render("not found", of(false))
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 4, made)
+	assert.NotContains(t, s.hub.last.rendered, "not found")
+}
+
 // TestPagesAreLight holds the first load, compressed, to 150 KiB.
 func TestPagesAreLight(t *testing.T) {
 	b := logIn(t, newServer(t, rack(200)))
