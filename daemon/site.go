@@ -58,7 +58,7 @@ func (d *Daemon) updateHistory() error {
 	if text == nil {
 		return nil
 	}
-	return d.siteHistory.Add(text, "", time.Now())
+	return d.siteHistory.Follow(text, time.Now())
 }
 
 // replaceSite replaces the document of the digest base, as somebody, and has the other one read.

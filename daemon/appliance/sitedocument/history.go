@@ -38,6 +38,8 @@ type History struct {
 
 	mu   sync.Mutex
 	last []Entry
+
+	followed []byte // by Follow
 }
 
 // Add writes down that a document was applied. One that is the newest already is not added again; it gets who applied
@@ -82,6 +84,19 @@ func (h *History) Add(text []byte, by string, at time.Time) error {
 	}
 
 	h.set(kept)
+	return nil
+}
+
+// Follow adds the document that is in effect, if that is another one than at the last call: the one before it is still in
+// effect for a while after a new one was added, and was not applied once more. One goroutine may call it.
+func (h *History) Follow(text []byte, at time.Time) error {
+	if h.followed != nil && bytes.Equal(h.followed, text) {
+		return nil
+	}
+	if err := h.Add(text, "", at); err != nil {
+		return err
+	}
+	h.followed = text
 	return nil
 }
 

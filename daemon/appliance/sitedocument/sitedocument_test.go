@@ -90,3 +90,19 @@ func TestTheHistoryIsBoundedAndRootsAlone(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, files, 1)
 }
+
+// TestWhatIsInEffectIsAddedOnce: a document that somebody replaces is in effect until the new one was read.
+func TestWhatIsInEffectIsAddedOnce(t *testing.T) {
+	h := &History{Dir: filepath.Join(t.TempDir(), "site-history")}
+	at := time.Date(2026, 11, 29, 9, 0, 0, 0, time.UTC)
+	one, two := []byte("name: a\n"), []byte("name: b\n")
+	require.NoError(t, h.Follow(one, at))
+	require.NoError(t, h.Add(two, "ann@laptop", at))
+	require.NoError(t, h.Follow(one, at))
+	require.NoError(t, h.Follow(two, at))
+	assert.Equal(t, []Entry{{1, at, "", one}, {2, at, "ann@laptop", two}}, h.List())
+
+	require.NoError(t, h.Follow(one, at), "it was put on the stick again")
+	require.Len(t, h.List(), 3)
+	assert.Empty(t, h.List()[2].By)
+}
