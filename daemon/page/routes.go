@@ -1,6 +1,7 @@
 package page
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -96,6 +97,10 @@ func checkRequest(to route, of *session, r *http.Request) *refusal {
 	switch {
 	case to.needs == Nobody:
 		return nil
+	case r.Method != http.MethodGet && isTooLong(r):
+		return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf(
+			"The form is too long, and nothing was changed: a site document has %d MiB at most.", site.MaxSize>>20,
+		)}
 	case r.Method != http.MethodGet && !isSame(csrfOf(r), of.csrf):
 		return &refusal{http.StatusForbidden, "The form is not of this session. Load the page again."}
 	case !of.person.Role.covers(to.needs):
@@ -105,6 +110,12 @@ func checkRequest(to route, of *session, r *http.Request) *refusal {
 		)}
 	}
 	return nil
+}
+
+// isTooLong reports whether a form goes beyond what boundForms lets through: none of its fields is known then.
+func isTooLong(r *http.Request) bool {
+	long := new(http.MaxBytesError)
+	return !isUpload(r.URL.Path) && errors.As(r.ParseForm(), &long)
 }
 
 // sessionOf is the session of a request, nil if there is none.

@@ -280,6 +280,8 @@ func TestOnlyOwnersEditTheSite(t *testing.T) {
 func TestTheEditorSaysWhatFails(t *testing.T) {
 	r := newFixture(t)
 	b := logInAs(t, r.Server, Owner)
+	long := documentForm(t, b, editPath, func(string) string { return strings.Repeat("#", maxDocumentForm) }).Encode()
+	assert.Equal(t, http.StatusRequestEntityTooLarge, b.ask("POST", editPath, long).Code)
 	assert.Equal(t, http.StatusNotFound, b.ask("GET", editPath+"?from=99", "").Code)
 
 	r.deeds.PreviewSite = func(context.Context, *site.Site) (map[string]metal3.Block, error) { return nil, errors.New("no") }
