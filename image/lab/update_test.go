@@ -106,7 +106,7 @@ func TestAnUpdatedStickIsSound(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, report.Findings)
 	seen := fmt.Sprint(report.Steps)
-	assert.Contains(t, seen, "BOOT-B with 3 files")
+	assert.Contains(t, seen, "BOOT-B with 4 files")
 	assert.Equal(t, 2, strings.Count(seen, " blocks against root hash "), seen)
 }
 

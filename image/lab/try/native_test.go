@@ -193,16 +193,32 @@ func (u user) leavesNothing(before machineParts, inside map[string]bool) {
 	assert.NotContains(u.t, string(loops), u.dir)
 }
 
-// machineParts are the mounts and links of this machine's own namespaces.
-type machineParts struct{ mounts, links string }
+// machineParts are the mounts and links of this machine's own namespaces, a line each.
+type machineParts struct{ mounts, links []string }
 
+// lookAtMachine leaves out what other tests may have at the same time: mounts below their own directories and of network
+// namespaces with a name, and the links that the kernel's module ifb makes when it is loaded.
 func lookAtMachine(t *testing.T) machineParts {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(t, err)
 	links, err := exec.CommandContext(context.WithoutCancel(t.Context()), "ip", "-brief", "link").CombinedOutput()
 	require.NoError(t, err, string(links))
-	return machineParts{string(mounts), string(links)}
+
+	var seen machineParts
+	for line := range strings.Lines(string(mounts)) {
+		point := strings.Fields(line)[4] // proc_pid_mountinfo(5)
+		isOfTest := strings.HasPrefix(point, os.TempDir()+"/") && !strings.Contains(point, t.Name())
+		if !isOfTest && !strings.HasPrefix(point, "/run/netns") {
+			seen.mounts = append(seen.mounts, line)
+		}
+	}
+	for line := range strings.Lines(string(links)) {
+		if !strings.HasPrefix(line, "ifb") {
+			seen.links = append(seen.links, line)
+		}
+	}
+	return seen
 }
 
 // namespacesOf are those of a process which are not this one's.
