@@ -79,6 +79,13 @@ func newLabSSHCommand(f *labFlags) *cobra.Command {
 }
 
 func newLabKubectlCommand(f *labFlags) *cobra.Command {
+	return newKubectlCommand(&f.dir, func(cmd *cobra.Command, args []string) error {
+		return labSSH(f, virtualrack.Appliance, append([]string{"kubectl"}, quoteArgs(args)...))
+	})
+}
+
+// newKubectlCommand passes all arguments on but --dir, which says whose appliance it is.
+func newKubectlCommand(dir *string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl ARGUMENTS...",
 		Short:              "Run kubectl on the appliance",
@@ -87,10 +94,10 @@ func newLabKubectlCommand(f *labFlags) *cobra.Command {
 			if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
 				return cmd.Help()
 			}
-			if dir, rest, ok := leadingDir(args); ok { // the one flag that is ours
-				f.dir, args = dir, rest
+			if ours, rest, ok := leadingDir(args); ok { // the one flag that is ours
+				*dir, args = ours, rest
 			}
-			return labSSH(f, virtualrack.Appliance, append([]string{"kubectl"}, quoteArgs(args)...))
+			return run(cmd, args)
 		},
 	}
 }

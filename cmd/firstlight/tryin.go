@@ -63,20 +63,9 @@ func newTryWhyCommand(f *tryFlags) *cobra.Command {
 }
 
 func newTryKubectlCommand(f *tryFlags) *cobra.Command {
-	return &cobra.Command{
-		Use:                "kubectl ARGUMENTS...",
-		Short:              "Run kubectl on the appliance",
-		DisableFlagParsing: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
-				return cmd.Help()
-			}
-			if dir, rest, ok := leadingDir(args); ok { // the one flag that is ours
-				f.dir, args = dir, rest
-			}
-			return f.runInside(cmd, append([]string{"kubectl"}, args...))
-		},
-	}
+	return newKubectlCommand(&f.dir, func(cmd *cobra.Command, args []string) error {
+		return f.runInside(cmd, append([]string{"kubectl"}, args...))
+	})
 }
 
 func newTryShellCommand(f *tryFlags) *cobra.Command {
