@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,16 +47,22 @@ func startChromium(ctx context.Context, t *testing.T) *chromium {
 		"--disable-dev-shm-usage", "--disable-background-networking", "--ignore-certificate-errors",
 		"--user-data-dir="+t.TempDir(), "--remote-debugging-port=0",
 		"--remote-allow-origins=http://127.0.0.1", "about:blank")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	said, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	ended := make(chan struct{}) // the last of the browser's processes closed its side of the pipe
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-ended // until then they write to the profile, which is removed next
+		_ = cmd.Wait()
+	})
 	address := ""
 	for lines := bufio.NewScanner(said); address == "" && lines.Scan(); {
 		_, address, _ = strings.Cut(lines.Text(), "DevTools listening on ")
 	}
+	go func() { _, _ = io.Copy(io.Discard, said); close(ended) }()
 	require.NotEmpty(t, address, "chromium did not start")
-	go func() { _, _ = io.Copy(io.Discard, said) }()
 	conn, err := websocket.Dial(address, "", "http://127.0.0.1")
 	require.NoError(t, err)
 	deadline, _ := ctx.Deadline()
