@@ -49,6 +49,7 @@ func (e *Engine) updateNodes(
 	held := e.Blocked()
 	var all []status.Node
 	var stands []NodeStanding
+	var unmatched []string
 	known, named := map[string]bool{}, map[string]bool{}
 	for _, n := range s.Nodes {
 		named[string(n.Name)] = true
@@ -66,6 +67,9 @@ func (e *Engine) updateNodes(
 		v.Now, v.Appliance, v.Silent, v.HandingSince = now, waits, silent, e.handingSince
 		for _, m := range nodeMACs(n) {
 			known[string(m)] = true
+		}
+		if len(nodeMACs(n)) == 0 && (h == nil || len(h.MACs) == 0) {
+			unmatched = append(unmatched, string(n.Name))
 		}
 
 		node, reason := e.nodeStatus(st, v, now)
@@ -122,7 +126,12 @@ func (e *Engine) updateNodes(
 	e.unknownMachines = nil
 	for _, mac := range slices.Sorted(maps.Keys(records)) {
 		if !known[mac] {
-			r := diagnose.Explain(diagnose.View{Now: now, Name: mac, BootTrace: new(records[mac])})
+			r := diagnose.Explain(diagnose.View{
+				Now:       now,
+				Name:      mac,
+				Unmatched: unmatched,
+				BootTrace: new(records[mac]),
+			})
 			e.unknownMachines = append(
 				e.unknownMachines,
 				status.Node{

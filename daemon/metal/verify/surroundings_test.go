@@ -2,6 +2,7 @@ package verify
 
 import (
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -50,4 +51,27 @@ func TestSurroundings(t *testing.T) {
 	assert.Equal(t, 3, s.tracesOf(two)[0].Boots)
 	assert.Equal(t, map[site.MAC]string{"52:54:00:00:00:01": "the appliance itself"}, s.duplicateMACs(one))
 	assert.Equal(t, map[site.MAC]string{"52:54:00:00:00:02": "host node-1"}, s.duplicateMACs(two))
+}
+
+// TestAMachineMayBeANodeWithoutAMAC: nobody is told to add to site.yaml what is one of its nodes.
+func TestAMachineMayBeANodeWithoutAMAC(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRack(t, 2)
+		e := r.engine(t, t.TempDir())
+		e.Records = func() []boottrace.Trace { return []boottrace.Trace{{MAC: "52:54:00:00:00:99", Boots: 1}} }
+		defer start(t, e)()
+		pass(1)
+		assert.Equal(t, "not-in-site", find(e.Why(), "52:54:00:00:00:99").Rule)
+
+		r.change(func() {
+			edited := *r.site
+			edited.Nodes = slices.Clone(r.site.Nodes)
+			edited.Nodes[1].MACs, edited.Nodes[1].BootMAC = nil, ""
+			r.site = &edited
+		})
+		pass(1)
+		found := find(e.Why(), "52:54:00:00:00:99")
+		assert.Equal(t, "not-matched", found.Rule)
+		assert.Contains(t, found.Why, "may be node-2,")
+	})
 }

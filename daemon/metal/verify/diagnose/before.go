@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
@@ -60,6 +61,20 @@ var staleRules = []rule{
 
 // unknownMachineRules are machines that the site does not name.
 var unknownMachineRules = []rule{
+	{
+		name:    "not-matched",
+		meaning: "a machine on the provisioning network while nodes without a MAC are not inspected yet",
+		matches: func(v View) bool { return v.Node == nil && v.Host == nil && len(v.Unmatched) > 0 },
+		sentence: func(v View) string {
+			return "may be " + unmatchedText(v.Unmatched) + ": it is known when it was inspected, and not written to before"
+		},
+		since: func(v View) time.Time {
+			if v.BootTrace == nil {
+				return time.Time{}
+			}
+			return v.BootTrace.First
+		},
+	},
 	{
 		name:     "not-in-site",
 		meaning:  "a machine on the provisioning network that site.yaml does not name",
@@ -433,4 +448,17 @@ func wayOut(v View) string {
 		return ""
 	}
 	return c.Fix
+}
+
+// unmatchedText names the nodes, at least one, of which a machine may be one.
+func unmatchedText(nodes []string) string {
+	const most = 3
+	switch {
+	case len(nodes) == 1:
+		return nodes[0] + ", whose MAC is not known yet"
+	case len(nodes) <= most:
+		return "one of " + strings.Join(nodes, ", ") + ", whose MACs are not known yet"
+	default:
+		return fmt.Sprintf("one of %d nodes whose MACs are not known yet", len(nodes))
+	}
 }

@@ -46,6 +46,7 @@ type View struct {
 	LastError string          // of the host on its way to what it is to become: the operator clears an error at each new try
 	Ironic    *fact.Ironic
 
+	Unmatched []string         // of a machine that the site does not name: nodes whose MACs nobody knows yet, any of which it may be
 	BootTrace *boottrace.Trace // where its boot NIC last was; nil: never heard of
 	OtherNIC  string           // another NIC of it that was heard on the provisioning network instead
 	Foreign   string           // what the DHCP server says of a foreign one; "": there is none

@@ -145,7 +145,7 @@ var progressRules = []rule{
 		matches: func(v View) bool {
 			return isBooting(v) && powerState(v) == "off" && currentBoot(v) == nil && v.Now.Sub(startedAt(v)) >= step
 		},
-		sentence: func(v View) string { return fmt.Sprintf("is to be %s, but its power is off", v.Host.State) },
+		sentence: func(v View) string { return fmt.Sprintf("is %s, but its power is off", v.Host.State) },
 		next:     fixedNext("check whether the server has mains power and can be switched on by its button; Ironic continues automatically"),
 	},
 }
