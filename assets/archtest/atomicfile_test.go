@@ -12,7 +12,7 @@ import (
 )
 
 // renames are the files outside assets/atomicfile that give a file its name by a rename, with the reason why
-// whole.Write does not do it.
+// atomicfile.Write does not do it.
 var renames = map[string]string{
 	"cmd/firstlightd/bundle.go":                "for whoever asked for it, who asks again after a power cut; it is written piece by piece",
 	"daemon/uploads/client/transfer.go":        "what was fetched before a cut is gone on with",
@@ -63,7 +63,7 @@ func TestFilesAreReplacedByOnePackage(t *testing.T) {
 	require.True(t, found["assets/atomicfile/atomicfile.go"], "the tree was not read")
 	delete(found, "assets/atomicfile/atomicfile.go")
 	for file := range found {
-		assert.Contains(t, renames, file, "it renames by hand; use whole.Write, or say here why not")
+		assert.Contains(t, renames, file, "it renames by hand; use atomicfile.Write, or say here why not")
 	}
 	for file := range renames {
 		assert.True(t, found[file], "%s renames nothing any more", file)
