@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"firstlight.dev/firstlight/assets/gpt"
 )
 
 // Align is what partitions start and end on, in bytes.
@@ -142,17 +141,4 @@ func (l Layout) End() int64 {
 		n += p.Size
 	}
 	return n
-}
-
-// Describe shows the table of a layout, one line for each partition, for people and golden
-// files.
-func Describe(t *gpt.Table) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "disk %s sectors %d-%d\n", t.GUID, t.FirstLBA, t.LastLBA)
-	for _, p := range t.Partitions {
-		fmt.Fprintf(&b, "%d %-7s first %8d sectors %8d type %s guid %s attributes %016x\n",
-			p.Index, p.Name, p.First, p.Last-p.First+1, p.Type, p.GUID, p.Attributes)
-	}
-
-	return b.String()
 }

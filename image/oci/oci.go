@@ -137,9 +137,6 @@ func (l *Layout) AddImage(image v1.Image, names []string) (string, error) {
 	return digest.String(), nil
 }
 
-// Names are the references in the layout, each with its digest.
-func (l *Layout) Names() map[string]string { return maps.Clone(l.names) }
-
 // WriteInto writes the layout below a directory of a tree. Files of layers that the tree has already, in
 // another layer or outside of them, become hard links to those.
 func (l *Layout) WriteInto(t *tree.Tree, dir string) error {

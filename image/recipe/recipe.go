@@ -7,9 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"reflect"
-	"slices"
-	"strings"
 
 	"firstlight.dev/firstlight/assets/yamldoc"
 )
@@ -256,29 +253,4 @@ func (r *Recipe) omission(name string) *Omission {
 		}
 	}
 	return nil
-}
-
-// Fields lists every field a recipe may have, as dotted paths with [] for lists,
-// sorted. The documentation is held to it.
-func Fields() []string {
-	var all []string
-	var walk func(prefix string, t reflect.Type)
-	walk = func(prefix string, t reflect.Type) {
-		for t.Kind() == reflect.Slice {
-			prefix, t = prefix+"[]", t.Elem()
-		}
-		if t.Kind() != reflect.Struct {
-			return
-		}
-		for i := range t.NumField() {
-			if tag := t.Field(i).Tag.Get("yaml"); tag != "" {
-				path := strings.TrimPrefix(prefix+"."+tag, ".")
-				all = append(all, path)
-				walk(path, t.Field(i).Type)
-			}
-		}
-	}
-	walk("", reflect.TypeOf(Recipe{}))
-	slices.Sort(all)
-	return all
 }

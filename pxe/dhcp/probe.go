@@ -28,14 +28,10 @@ const (
 	probeTail  = 700 * time.Millisecond // how long others may answer after the first
 )
 
-// Probe asks on an interface whether a DHCP server answers, by DISCOVERs from a made-up
-// machine, and returns those that did, none if nobody answered within four seconds. The
+// probe asks on an interface whether a DHCP server answers, by DISCOVERs from a made-up
+// machine, and returns those that did, none if nobody answered in the time to wait. The
 // interface needs no address. Nothing is requested, so no lease is taken. It needs
 // CAP_NET_RAW; an interface that is down is an error.
-func Probe(ctx context.Context, ifname string) ([]Foreign, error) {
-	return probe(ctx, ifname, probeWait)
-}
-
 func probe(ctx context.Context, ifname string, wait time.Duration) ([]Foreign, error) {
 	ifi, err := net.InterfaceByName(ifname)
 	if err != nil {

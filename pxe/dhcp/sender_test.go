@@ -112,7 +112,7 @@ func watchAcks(out io.Writer) error {
 
 // printProbe probes srv0.
 func printProbe(out io.Writer) error {
-	found, err := Probe(context.Background(), "srv0")
+	found, err := probe(context.Background(), "srv0", probeWait)
 	fmt.Fprintln(out, len(found), "servers")
 	for _, f := range found {
 		fmt.Fprintln(out, f.Server, "at", f.MACText, "offers", f.Offered)

@@ -126,12 +126,3 @@ type Failure struct{ Reason, Sentence string }
 func failf(reason, format string, args ...any) *Failure {
 	return &Failure{Reason: reason, Sentence: fmt.Sprintf(format, args...)}
 }
-
-// Reasons lists every reason of this package that a NodeUpdate may show.
-func Reasons() []string {
-	return []string{
-		ReasonUpToDate, ReasonUpdating, ReasonPaused, ReasonOutsideWindow, ReasonChanging, ReasonOtherUpdate,
-		ReasonNodeSilent, ReasonNodeNotReady, ReasonNotMovable, ReasonDrainBlocked, ReasonPackagesUnknown,
-		ReasonNotInstalled, ReasonNotRebooted, ReasonTooNew,
-	}
-}

@@ -30,9 +30,6 @@ type Proposal struct {
 	Provisionings []v1alpha1.Provisioning
 }
 
-// Complete tells whether nothing is waited for and there is something to apply.
-func (p Proposal) Complete() bool { return len(p.Waiting) == 0 && len(p.Provisionings) > 0 }
-
 // Propose makes one cluster of each MaxNodes hosts, as even as can be, named after the site:
 //
 //   - one or two hosts: one control plane, which works as well if it is alone;

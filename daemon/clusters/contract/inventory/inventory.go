@@ -34,15 +34,6 @@ func (i Inventory) ControlPlanes() []Node {
 	return slices.DeleteFunc(slices.Clone(i.Nodes), func(n Node) bool { return !n.ControlPlane })
 }
 
-// Node finds a node by its label.
-func (i Inventory) Node(label string) (Node, bool) {
-	at := slices.IndexFunc(i.Nodes, func(n Node) bool { return n.Label == label })
-	if at < 0 {
-		return Node{}, false
-	}
-	return i.Nodes[at], true
-}
-
 // The groups that give a node its roles: KUD's names, and kubespray's of today.
 var (
 	controlPlaneGroups = []string{"kube-master", "kube_control_plane", "kube-control-plane"}
