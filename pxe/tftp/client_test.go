@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,15 @@ func (c *client) receive(wait time.Duration) []byte {
 	}
 	c.server = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 	return buffer[:n]
+}
+
+// receiveAfter shows the next packet that is none of those before it: on a busy machine the server sends them again.
+func (c *client) receiveAfter(before ...string) string {
+	for {
+		if got := show(c.receive(patience)); !slices.Contains(before, got) {
+			return got
+		}
+	}
 }
 
 func ack(block uint16) []byte { return binary.BigEndian.AppendUint16([]byte{0, 4}, block) }

@@ -179,7 +179,7 @@ func (w *wire) ask(part string, into any) {
 	require.Eventually(w.t, func() bool {
 		code, body, err := w.read(part, "/")
 		return err == nil && code == http.StatusOK && json.Unmarshal(body, into) == nil
-	}, 20*time.Second, 20*time.Millisecond, part)
+	}, hung, 20*time.Millisecond, part)
 }
 
 // set gives the firewall rules, and waits until it says so of them.
@@ -191,7 +191,7 @@ func (w *wire) set(rules string, done func(Filtering) bool) (f Filtering) {
 		f = Filtering{}
 		w.ask("firewall", &f)
 		return done(f)
-	}, 20*time.Second, 20*time.Millisecond, rules)
+	}, hung, 20*time.Millisecond, rules)
 	return f
 }
 
@@ -251,7 +251,7 @@ func TestPacketsThroughAChain(t *testing.T) {
 	require.Eventually(t, func() bool {
 		code, _, _ := w.read("firewall", "/ready")
 		return code == http.StatusServiceUnavailable
-	}, 20*time.Second, 20*time.Millisecond)
+	}, hung, 20*time.Millisecond)
 	none("a firewall without rules")
 	w.set("[]", holds(0))
 	all("no rule")

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,25 +127,28 @@ func TestAKubeletThatRefuses(t *testing.T) {
 	s.AddFunctions("0000:01:00.0", 1, "020000", "8086:10ca", "igbvf")
 	k := kubelettest.New(t)
 	require.NoError(t, os.WriteFile(filepath.Join(k.Dir, "kubelet.sock"), nil, 0o600))
-	var faults []string
+	faults := make(chan string, 100)
 	p := &Plugin{
 		Sysfs:     s.Sysfs,
 		Resources: func() ([]Resource, []error) { return []Resource{{Prefix: "intel.com", Name: "nic"}}, nil },
 		Routed:    func() (map[string]bool, error) { return nil, nil },
-		Report:    func(fault string) { faults = append(faults, fault) },
+		Report:    func(fault string) { faults <- fault },
 	}
 	stop := startPlugin(t, k, p)
-	time.Sleep(300 * time.Millisecond)
+	assert.Contains(t, <-faults, "register intel.com/nic with the kubelet: ")
 	stop()
-	require.NotEmpty(t, faults)
-	assert.Contains(t, faults[0], "register intel.com/nic with the kubelet: ")
 
-	p.Routed = func() (map[string]bool, error) { return nil, errors.New("no routes") }
-	faults = nil
+	faults = make(chan string, 100)
+	var rounds atomic.Int32
+	p.Routed = func() (map[string]bool, error) {
+		rounds.Add(1)
+		return nil, errors.New("no routes")
+	}
 	stop = startPlugin(t, k, p)
-	time.Sleep(100 * time.Millisecond)
+	require.Eventually(t, func() bool { return rounds.Load() > 2 }, 2*time.Minute, time.Millisecond)
 	stop()
-	assert.Equal(t, []string{"no routes"}, faults)
+	require.Len(t, faults, 1, "a fault is said once")
+	assert.Equal(t, "no routes", <-faults)
 }
 
 func TestNamesOfSocketsAreShort(t *testing.T) {

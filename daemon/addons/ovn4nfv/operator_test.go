@@ -102,7 +102,7 @@ func (c *operatorTest) interfaces(namespace, name string) string {
 
 func (c *operatorTest) eventually(what string, holds func() bool) {
 	c.t.Helper()
-	require.Eventually(c.t, holds, 20*time.Second, 10*time.Millisecond, what)
+	require.Eventually(c.t, holds, 2*time.Minute, 10*time.Millisecond, what)
 }
 
 func (c *operatorTest) status(kind schema.GroupVersionResource, namespace, name string) string {

@@ -88,7 +88,7 @@ func (c *cluster) run() (stop func()) {
 // await waits until the table has a text, or has it no more.
 func (c *cluster) await(text string, want bool) {
 	c.t.Helper()
-	require.Eventually(c.t, func() bool { return c.healthy() && strings.Contains(c.nft.Dump(), text) == want }, 20*time.Second, 20*time.Millisecond, text)
+	require.Eventually(c.t, func() bool { return c.healthy() && strings.Contains(c.nft.Dump(), text) == want }, 2*time.Minute, 20*time.Millisecond, text)
 }
 
 func (c *cluster) healthy() bool {

@@ -120,7 +120,7 @@ func TestAnAddressFloats(t *testing.T) {
 	becomes := func(what string, n, not *floater) {
 		t.Helper()
 		began := time.Now()
-		require.Eventually(t, func() bool { return n.has() && (not == nil || !not.has()) }, 30*time.Second, 50*time.Millisecond, what)
+		require.Eventually(t, func() bool { return n.has() && (not == nil || !not.has()) }, 2*time.Minute, 50*time.Millisecond, what)
 		t.Logf("%s: after %.1f s", what, time.Since(began).Seconds())
 	}
 

@@ -140,6 +140,21 @@ func knownFile(t *testing.T, addr netip.AddrPort, keys ...ssh.Signer) string {
 	return path
 }
 
+// hangs is a script that does not end. Once it runs, something is done.
+func hangs(t *testing.T, then func()) string {
+	file := filepath.Join(t.TempDir(), "began")
+	go func() {
+		for t.Context().Err() == nil {
+			if _, err := os.Stat(file); err == nil {
+				then()
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return "touch " + file + "; exec sleep 600"
+}
+
 func TestRun(t *testing.T) {
 	user := newKey(t)
 	s := newServer(t, newKey(t), user.PublicKey())
@@ -173,8 +188,7 @@ func TestRun(t *testing.T) {
 	assert.Equal(t, netip.MustParseAddr("127.0.0.1"), n.LocalAddr())
 
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
-	_, err = n.Run(ctx, nil, "sleep", "600")
+	_, err = n.RunScript(ctx, hangs(t, cancel))
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
@@ -199,8 +213,7 @@ func TestAConnectionThatBrokeIsMadeAnew(t *testing.T) {
 	n := s.node(user, "")
 	_, err := n.Run(t.Context(), nil, "true")
 	require.NoError(t, err)
-	time.AfterFunc(100*time.Millisecond, s.cut)
-	_, err = n.Run(t.Context(), nil, "sleep", "600")
+	_, err = n.RunScript(t.Context(), hangs(t, s.cut))
 	assert.ErrorContains(t, err, "the connection broke")
 	assert.Equal(t, -1, ExitCode(err), "nobody knows how it ended")
 	_, err = n.Run(t.Context(), nil, "true")

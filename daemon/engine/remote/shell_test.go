@@ -48,8 +48,13 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	s := shell(n)
 	n.AuthorizeKey(s.Signer)
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(200*time.Millisecond, cancel)
-	_, _, err := s.Run(ctx, local, n.HostKey(), "exec sleep 600\n")
+	go func() {
+		for ctx.Err() == nil && n.Get("began") == "" {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	_, _, err := s.Run(ctx, local, n.HostKey(), "echo yes >$DIR/began\nexec sleep 600\n")
 	assert.ErrorIs(t, err, context.Canceled)
 }
 

@@ -138,12 +138,15 @@ func launch(t *testing.T, mode string, grace int64) (ctx context.Context, stop f
 	return ctx, stop, ended, console, root
 }
 
+// hung ends a test that waits for what never comes.
+const hung = 2 * time.Minute
+
 func wait(t *testing.T, ended chan error) error {
 	t.Helper()
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(hung):
 		require.Fail(t, "it does not end")
 		return nil
 	}
@@ -154,18 +157,17 @@ func TestAGuestIsPoweredDown(t *testing.T) {
 		grace int64
 		least time.Duration
 	}{
-		"hears": {30, 0},
+		"hears": {3600, 0}, // nobody waits so long
 		"deaf":  {1, time.Second},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			ctx, stop, ended, console, root := launch(t, mode, c.grace)
-			require.Eventually(t, func() bool { return CheckRunning(ctx, root) == nil }, 20*time.Second, 10*time.Millisecond)
-			require.Eventually(t, func() bool { return console.String() == "login: " }, 20*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return CheckRunning(ctx, root) == nil }, hung, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return console.String() == "login: " }, hung, 10*time.Millisecond)
 			began := time.Now()
 			stop()
 			require.NoError(t, wait(t, ended))
 			assert.GreaterOrEqual(t, time.Since(began), c.least)
-			assert.Less(t, time.Since(began), 20*time.Second)
 			assert.Error(t, CheckRunning(t.Context(), root))
 		})
 	}
@@ -192,8 +194,8 @@ func TestAMachineWhoseKVMDoesNotRunItIsTranslated(t *testing.T) {
 // Whoever attaches sees the end of what was printed, types, and leaves without the machine.
 func TestConsole(t *testing.T) {
 	ctx, stop, ended, log, root := launch(t, "hears", 30)
-	require.Eventually(t, func() bool { return log.String() == "login: " }, 20*time.Second, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return CheckRunning(ctx, root) == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return log.String() == "login: " }, hung, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return CheckRunning(ctx, root) == nil }, hung, 10*time.Millisecond)
 
 	in, keyboard := io.Pipe()
 	screen := &buffer{}
@@ -201,11 +203,11 @@ func TestConsole(t *testing.T) {
 	go func() { left <- Attach(ctx, root, -1, in, screen) }()
 	_, err := keyboard.Write([]byte("root\n"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return screen.String() == "login: ROOT\n" }, 20*time.Second, 10*time.Millisecond, "%s", screen)
+	require.Eventually(t, func() bool { return screen.String() == "login: ROOT\n" }, hung, 10*time.Millisecond, "%s", screen)
 	_, err = keyboard.Write([]byte{'x', detach, 'y'})
 	require.NoError(t, err)
 	require.NoError(t, wait(t, left))
-	require.Eventually(t, func() bool { return log.String() == "login: ROOT\nX" }, 20*time.Second, 10*time.Millisecond, "%s", log)
+	require.Eventually(t, func() bool { return log.String() == "login: ROOT\nX" }, hung, 10*time.Millisecond, "%s", log)
 
 	select {
 	case err := <-ended:
