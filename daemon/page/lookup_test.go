@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,15 +13,11 @@ import (
 )
 
 // newLookup is one whose answers are the number of questions so far, each after a time.
-func newLookup(takes time.Duration) (l *lookup[int], asked *int) {
-	asked = new(int)
-	var mu sync.Mutex
+func newLookup(takes time.Duration) (l *lookup[int], asked *atomic.Int32) {
+	asked = new(atomic.Int32)
 	l = &lookup[int]{
 		ask: func(ctx context.Context, _ string) int {
-			mu.Lock()
-			*asked++
-			n := *asked
-			mu.Unlock()
+			n := int(asked.Add(1))
 			select {
 			case <-ctx.Done():
 				return -1
@@ -47,7 +44,8 @@ func TestAnAnswerIsKeptForAWhile(t *testing.T) {
 
 		time.Sleep(19 * time.Second)
 		a, _ = l.get(t.Context(), "edge")
-		assert.Equal(t, []int{1, 1}, []int{a.Value, *asked}, "while it is fresh nothing is asked")
+		assert.Equal(t, 1, a.Value)
+		assert.EqualValues(t, 1, asked.Load(), "while it is fresh nothing is asked")
 
 		time.Sleep(2 * time.Second)
 		before := time.Now()
@@ -71,21 +69,22 @@ func TestAnAnswerIsKeptForAWhile(t *testing.T) {
 func TestNobodyWaitsLongForAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, asked := newLookup(time.Hour)
-		changed := 0
-		l.changed = func() { changed++ }
+		var changed atomic.Int32
+		l.changed = func() { changed.Add(1) }
 		for range 3 {
 			began := time.Now()
 			_, ok := l.get(t.Context(), "edge")
 			assert.False(t, ok)
 			assert.Equal(t, 3*time.Second, time.Since(began))
 		}
-		assert.Equal(t, 1, *asked, "one question at a time")
+		assert.EqualValues(t, 1, asked.Load(), "one question at a time")
 
 		time.Sleep(2 * time.Second)
 		a, ok := l.get(t.Context(), "edge")
 		assert.Equal(t, -1, a.Value, "a question ends")
 		assert.True(t, ok)
-		assert.Equal(t, 1, changed)
+		synctest.Wait()
+		assert.EqualValues(t, 1, changed.Load())
 
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -107,14 +106,15 @@ func TestLookupsAreBounded(t *testing.T) {
 		}
 		assert.Len(t, l.answers, maxLookups)
 		synctest.Wait()
-		assert.Equal(t, 4, *asked, "at once")
+		assert.EqualValues(t, 4, asked.Load(), "at once")
 
 		time.Sleep(3*time.Second + time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, 8, *asked, "others wait their turn")
+		assert.EqualValues(t, 8, asked.Load(), "others wait their turn")
 		time.Sleep(20 * time.Second)
-		assert.Len(t, l.known(), *asked, "whose turn does not come in time has no answer")
-		assert.Less(t, *asked, maxLookups)
+		synctest.Wait()
+		assert.Len(t, l.known(), int(asked.Load()), "whose turn does not come in time has no answer")
+		assert.Less(t, int(asked.Load()), maxLookups)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,7 +166,7 @@ func TestAddressesInNamespaces(t *testing.T) {
 		return d
 	}
 	ask := func(dev string) (string, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		out, err := exec.CommandContext(ctx, "ip", "netns", "exec", client, "busybox", "udhcpc", "-i", dev, "-f", "-n", "-q", "-t", "3", "-T", "2",
 			"-V", "PXEClient:Arch:00007:UNDI:003016", "-x", "0x5d:0007", "-O", "mtu", "-O", "ntpsrv", "-O", "bootfile", "-O", "tftp", "-s", filepath.Join(dir, "script")).CombinedOutput()
@@ -173,8 +174,12 @@ func TestAddressesInNamespaces(t *testing.T) {
 	}
 
 	assert.Empty(t, becomes("serving").Notes)
-	out, err := ask("baremetal")
-	require.NoError(t, err, out)
+	var out string
+	require.Eventually(t, func() bool {
+		text, err := ask("baremetal")
+		out = text
+		return err == nil
+	}, 2*time.Minute, 50*time.Millisecond, "no answer")
 	assert.Contains(t, out, "bound ip=10.10.110.100 mask=24 router=10.10.110.1 dns=10.10.110.2 ntp=10.10.110.3 mtu=9000 lease=600 next= boot= tftp=\n")
 	for _, dev := range []string{"provisioning", "bmc"} {
 		out, err := ask(dev)
@@ -190,19 +195,24 @@ func TestAddressesInNamespaces(t *testing.T) {
 	foreign := exec.Command("ip", "netns", "exec", client, "dnsmasq", "-C", "/dev/null", "-k", "-p", "0", "-i", "baremetal", "--no-ping",
 		"--dhcp-range=10.10.110.200,10.10.110.210,1h", "--dhcp-leasefile="+filepath.Join(dir, "foreign"), "--pid-file="+filepath.Join(dir, "pid"), "-u", "root")
 	require.NoError(t, foreign.Start())
+	end := sync.OnceFunc(func() {
+		_ = foreign.Process.Kill()
+		_ = foreign.Wait()
+	})
+	t.Cleanup(end)
 	silent := becomes("silent")
-	_ = foreign.Process.Kill()
-	_ = foreign.Wait()
 	require.Len(t, silent.Notes, 1)
 	assert.Contains(t, silent.Notes[0], "DHCP server 10.10.110.250")
 	assert.Contains(t, silent.Notes[0], "answers on baremetal: staying silent; switch it off or unplug it")
-	out, err = ask("baremetal")
+	out, err = ask("baremetal") // which the other one, on the same end of the cable, does not hear
 	assert.Error(t, err, "answered beside another server: %s", out)
-	becomes("serving") // it is gone
+	end()
+	becomes("serving")
 
 	writeSite(strings.Replace(servedBaremetal, "{range: 10.10.110.100-10.10.110.101, lease: 10m}", "{mode: none}", 1))
 	becomes("")
-	time.Sleep(2 * time.Second) // the server looks at the site each second
-	out, err = ask("baremetal")
-	assert.Error(t, err, "answered though the site asks no longer: %s", out)
+	assert.Eventually(t, func() bool {
+		_, err := ask("baremetal")
+		return err != nil
+	}, 2*time.Minute, 50*time.Millisecond, "answered though the site asks no longer")
 }
