@@ -150,7 +150,7 @@ func Security() []Mutant {
 		},
 		{
 			Name:    "any installer runs for whoever writes a Provisioning",
-			File:    "daemon/clusters/bpa/operator/state.go",
+			File:    "daemon/clusters/bpa/operator/checkspec.go",
 			Old:     "if image := w.cr.Spec.InstallerImage; image != \"\" &&",
 			New:     "if image := w.cr.Spec.InstallerImage; image == \"?\" &&",
 			Package: operator,
