@@ -33,12 +33,12 @@ func (r *reader) checkRoom(s *Site) {
 }
 
 // size is how many IPv4 addresses a range has; 0 for any other range.
-func (g Range) size() int {
-	if !g.First.Is4() || !g.Last.Is4() || g.Last.Less(g.First) {
+func (r Range) size() int {
+	if !r.First.Is4() || !r.Last.Is4() || r.Last.Less(r.First) {
 		return 0
 	}
 	number := func(a netip.Addr) int { b := a.As4(); return int(binary.BigEndian.Uint32(b[:])) }
-	return number(g.Last) - number(g.First) + 1
+	return number(r.Last) - number(r.First) + 1
 }
 
 // checkRouter checks that a router is on a network. One of IPv6 usually has a link-local address (RFC 4861, 4.2).

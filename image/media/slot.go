@@ -24,8 +24,8 @@ func SlotDigest(ctx context.Context, path string) (string, error) {
 }
 
 // SlotDigest is that of an image which is open.
-func (image *Image) SlotDigest() (string, error) {
-	table, err := gpt.ReadPrimary(image)
+func (i *Image) SlotDigest() (string, error) {
+	table, err := gpt.ReadPrimary(i)
 	if errors.Is(err, gpt.ErrNoTable) || errors.Is(err, io.EOF) {
 		return "", nil
 	}
@@ -37,7 +37,7 @@ func (image *Image) SlotDigest() (string, error) {
 		return "", nil
 	}
 
-	volume, err := fat.Open(io.NewSectionReader(image, boot.Offset(), boot.Size()))
+	volume, err := fat.Open(io.NewSectionReader(i, boot.Offset(), boot.Size()))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", boot.Name, err)
 	}

@@ -28,17 +28,17 @@ type driven struct {
 	isCutOff atomic.Bool // its BMC has no way to what it is to load
 }
 
-func (d *driven) Insert(file string) error {
-	d.disc = file
+func (h *driven) Insert(file string) error {
+	h.disc = file
 	return nil
 }
 
-func (d *driven) SwitchOn(device string) error {
-	if device == string(lab.BootCD) && d.disc != "" {
-		d.server.SwitchOnFromDisc(d.disc)
+func (h *driven) SwitchOn(device string) error {
+	if device == string(lab.BootCD) && h.disc != "" {
+		h.server.SwitchOnFromDisc(h.disc)
 		return nil
 	}
-	return d.buttons.SwitchOn(device)
+	return h.buttons.SwitchOn(device)
 }
 
 // startBMC gives a server a BMC with virtual media at an address of the appliance's network. It returns the BMC, and its
