@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
 )
 
 // Align is what partitions start and end on, in bytes.
