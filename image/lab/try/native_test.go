@@ -186,7 +186,7 @@ func (u user) leavesNothing(before machineParts, inside map[string]bool) {
 	u.t.Helper()
 	require.EventuallyWithT(u.t, func(c *assert.CollectT) {
 		assert.Empty(c, processesIn(inside, u.dir))
-	}, 20*time.Second, 100*time.Millisecond, "processes remain")
+	}, 2*time.Minute, 100*time.Millisecond, "processes remain")
 	assert.Equal(u.t, before, lookAtMachine(u.t))
 	loops, err := exec.Command("losetup", "--list", "--noheadings", "--output", "BACK-FILE").CombinedOutput()
 	require.NoError(u.t, err, string(loops))
