@@ -16,6 +16,8 @@ type EraseReport struct {
 	} `json:"disk"`
 	Holds  inspection.Disk `json:"holds"` // what it holds now
 	Method string          `json:"method"`
+	// Compared is how many blocks of it held data before; each reads as something else now (firstlight_samples.py).
+	Compared int `json:"compared"`
 }
 
 // answerErase says whether a disk of a node may be erased, as answerWrite does.

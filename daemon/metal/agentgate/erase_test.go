@@ -3,6 +3,7 @@ package agentgate
 import (
 	"context"
 	"encoding/pem"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,6 +76,9 @@ func TestTheRamdiskErasesWhatIsNamed(t *testing.T) {
 	assert.Equal(t, "erased by the agent", run(named, "DRIVE_CAN=nvme"))
 	assert.Equal(t, "nvme-format", done[1].Method)
 	assert.True(t, done[1].Holds.IsBlank())
+
+	assert.Positive(t, done[0].Compared)
+	assert.Positive(t, done[1].Compared)
 
 	// What the agent passes over counts as not erased.
 	assert.Contains(t, run(named, "DRIVE_CAN=nothing"), "failed: the agent passed over "+disk)
@@ -194,6 +198,28 @@ func TestALockedDriveIsErased(t *testing.T) {
 	require.Len(t, done, 1)
 	assert.Equal(t, "ata-secure-erase", done[0].Method)
 	assert.True(t, done[0].Holds.IsBlank())
+}
+
+// TestADriveThatLiesIsNotErased: it says that it has erased itself, or that what was written is on it, and part of what
+// it held is still there.
+func TestADriveThatLiesIsNotErased(t *testing.T) {
+	b := newFixture(t)
+	b.hosts[macOf(1)] = &Host{Name: "node9", UUID: uuid}
+	b.MayErase = func(context.Context, string, WriteRequest) (string, error) { return "", nil }
+	b.NoteErased = func(context.Context, string, EraseReport) (string, error) {
+		t.Error("it was reported as erased")
+		return "", nil
+	}
+	erase := newEraser(t, b, "nvme0n1", "BLOCK="+t.TempDir())
+	const lie = `failed: \S+nvme0n1 still holds what it held: \d+ of \d+ blocks read as before it was erased \(%s\); destroy it`
+	for _, c := range []struct{ method, can, kept string }{
+		{"nvme-format", "nvme", "0 2"}, // the first two MiB of nearly three
+		{"nvme-format", "nvme", "1 2"}, // the one in the middle: both ends are erased
+		{"overwrite", "pretend", ""},
+	} {
+		out := erase("DRIVE_CAN="+c.can, "LIES="+c.kept)
+		assert.Regexp(t, fmt.Sprintf(lie, c.method), out, "%+v", c)
+	}
 }
 
 // newEraser is a run of the ramdisk's step on a disk of this name, which is named, with the environment.

@@ -35,6 +35,9 @@ type ErasedDisk struct {
 	Begun  time.Time       `json:"begun,omitzero"`  // the ramdisk was let write to it
 	Erased time.Time       `json:"erased,omitzero"` // the ramdisk read it afterwards, and it was blank
 	Method string          `json:"method,omitempty"`
+	// Compared is how many blocks from all over the disk held data before, and were read again afterwards: each read as
+	// something else. None were if the disk was blank, or locked so that nothing could be read.
+	Compared int `json:"compared,omitempty"`
 }
 
 // Ways to erase a disk, as the ramdisk reports them (overlays/ramdisk, firstlight_eraser.py).

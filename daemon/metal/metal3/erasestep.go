@@ -143,8 +143,12 @@ func (e Erasure) Sentence() string {
 
 	var done []string
 	for _, d := range e.Disks {
-		done = append(done, fmt.Sprintf("%s on %s by %s", describeWriteDisks([]WriteDisk{d.WriteDisk}),
-			d.Erased.UTC().Format("2006-01-02 15:04:05 UTC"), MethodText(d.Method)))
+		text := fmt.Sprintf("%s on %s by %s", describeWriteDisks([]WriteDisk{d.WriteDisk}),
+			d.Erased.UTC().Format("2006-01-02 15:04:05 UTC"), MethodText(d.Method))
+		if d.Compared > 0 {
+			text += fmt.Sprintf(" (none of %d blocks with data reads as before)", d.Compared)
+		}
+		done = append(done, text)
 	}
 	return "was erased: " + strings.Join(done, "; ")
 }

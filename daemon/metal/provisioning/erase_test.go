@@ -55,7 +55,7 @@ func TestAnErasureIsWrittenDownBeforeTheFirstByte(t *testing.T) {
 	}
 	report := func(serial string, kinds ...string) agentgate.EraseReport {
 		q := question(serial, kinds...)
-		return agentgate.EraseReport{Disk: q.Disk, Holds: q.Holds, Method: metal3.MethodATA}
+		return agentgate.EraseReport{Disk: q.Disk, Holds: q.Holds, Method: metal3.MethodATA, Compared: 500}
 	}
 	refusal, err := p.mayErase(t.Context(), "node-1", question("A", "gpt"))
 	require.NoError(t, err)
@@ -96,6 +96,7 @@ func TestAnErasureIsWrittenDownBeforeTheFirstByte(t *testing.T) {
 		assert.Empty(t, refusal)
 	}
 	assert.Equal(t, metal3.MethodATA, onDisk().Disks[0].Method)
+	assert.Equal(t, 500, onDisk().Disks[0].Compared)
 	require.NoError(t, p.endErasure("node-1", ""))
 	assert.Empty(t, onDisk().Failure)
 	assert.Empty(t, p.describeErasure("node-1"))

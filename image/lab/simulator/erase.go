@@ -53,7 +53,7 @@ func (a *agent) eraseNamed(ctx context.Context, named []diskName) *agentError {
 		}
 
 		method := a.server.finishErase(d.Name)
-		done := object{"disk": disk, "holds": object{"kinds": []string{}}, "method": method}
+		done := object{"disk": disk, "holds": object{"kinds": []string{}}, "method": method, "compared": 512}
 		if err := a.askGate(ctx, "/erased", done); err != nil {
 			return err
 		}

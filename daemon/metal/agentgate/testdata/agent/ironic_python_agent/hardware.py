@@ -8,6 +8,15 @@ class HardwareSupport:
     SERVICE_PROVIDER = 3
 
 
+def scramble(name, kept=0, until=0):
+    """Writes what a drive reads as that has thrown away its key, but between two offsets."""
+    with open(name, "r+b") as f:
+        size = os.path.getsize(name)
+        f.write(os.urandom(kept))
+        f.seek(until)
+        f.write(os.urandom(size - until))
+
+
 class GenericHardwareManager:
     """The agent's own manager."""
 
@@ -21,16 +30,23 @@ class GenericHardwareManager:
         return disks
 
     def _nvme_erase(self, block_device):
-        return "nvme" in os.environ.get("DRIVE_CAN", "")
+        """LIES are the MiB between which the drive leaves everything as it is; an honest one has none."""
+        if "nvme" not in os.environ.get("DRIVE_CAN", ""):
+            return False
+        scramble(block_device.name, *[int(n) << 20 for n in (os.environ.get("LIES") or "0 0").split()])
+        return True
 
     def _ata_erase(self, block_device):
         if os.path.exists(os.environ.get("LOCKED", "")):
             os.remove(os.environ["LOCKED"])
+            scramble(block_device.name)
             return True
         return False
 
     def _shred_block_device(self, node, block_device):
         assert node["driver_internal_info"]["agent_continue_if_secure_erase_failed"]
+        if os.environ.get("DRIVE_CAN") == "pretend":
+            return True
         with open(block_device.name, "r+b") as f:
             f.write(bytes(os.path.getsize(block_device.name)))
         return True

@@ -16,6 +16,7 @@ from ironic_python_agent import utils
 from oslo_config import cfg
 
 import firstlight
+import firstlight_samples
 import firstlight_writer
 
 BLOCK = "/sys/class/block"
@@ -105,6 +106,8 @@ def erase(node, device):
     refused = firstlight_writer.ask(api + "/erase", asked)
     if refused:
         raise errors.CleaningError(refused)
+    # Of a drive that is locked nothing can be read.
+    before = {} if asked["holds"].get("unreadable") else firstlight_samples.take(device.name, starts(device.name))
 
     # The agent has assembled RAID arrays. One that goes on would write to its other disks what is left on this one, and
     # its superblock to this one afterwards.
@@ -122,14 +125,38 @@ def erase(node, device):
     recorder.erase_block_device(dict(node, driver_internal_info=info), device)
     if not recorder.method:
         raise errors.CleaningError("the agent passed over %s" % device.name)
+    check(device.name, before, recorder.method)
     zero(device.name)
 
     holds = firstlight.look(device.name)
     if holds["kinds"] or holds.get("unreadable"):
         raise errors.CleaningError("%s is not blank after it was erased: %s" % (device.name, holds))
-    refused = firstlight_writer.ask(api + "/erased", {"disk": asked["disk"], "holds": holds, "method": recorder.method})
+    refused = firstlight_writer.ask(api + "/erased", {
+        "disk": asked["disk"], "holds": holds, "method": recorder.method, "compared": len(before),
+    })
     if refused:
         raise errors.CleaningError(refused)
+
+
+def starts(name):
+    """The first bytes of a disk's partitions, from the beginning of the disk."""
+    found = []
+    for part in firstlight.partitions(name):
+        with open("%s/%s/start" % (BLOCK, os.path.basename(part))) as f:
+            found.append(int(f.read()) << 9)  # sectors of 512 bytes, whatever the drive's are (Documentation/ABI, sysfs-block)
+    return found
+
+
+def check(name, before, method):
+    """Compares blocks that held data with what they hold after a disk was erased."""
+    try:
+        same = firstlight_samples.same(name, before)
+    except OSError as e:
+        raise errors.CleaningError("%s cannot be read after it was erased (%s): %s; destroy it" % (name, method, e))
+    if same:
+        raise errors.CleaningError(
+            "%s still holds what it held: %d of %d blocks read as before it was erased (%s); destroy it"
+            % (name, same, len(before), method))
 
 
 def zero(name):
@@ -141,3 +168,4 @@ def zero(name):
             f.write(bytes(min(EDGE, size)))
         f.flush()
         os.fsync(f.fileno())
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what is read next comes from the drive
