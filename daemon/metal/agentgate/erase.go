@@ -18,6 +18,8 @@ type EraseReport struct {
 	Method string          `json:"method"`
 	// Compared is how many blocks of it held data before; each reads as something else now (firstlight_samples.py).
 	Compared int `json:"compared"`
+	// Unattached is how many namespaces of its drive no system sees, so that they were not erased (NVMe); -1: not known.
+	Unattached int `json:"unattached"`
 }
 
 // answerErase says whether a disk of a node may be erased, as answerWrite does.

@@ -37,7 +37,7 @@ func TestTheRamdiskErasesWhatIsNamed(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "python3", "testdata/agent/erase.py")
 		cmd.Env = append(os.Environ(), "PYTHONPATH=testdata/agent:"+packages, "PYTHONDONTWRITEBYTECODE=1", "DISK="+disk,
 			"OTHER="+other, "CAFILE="+ca, "API_URL=https://"+b.addr+base, "DISKS="+disks)
-		cmd.Env = append(cmd.Env, more...)
+		cmd.Env = append(append(cmd.Env, withNVMe(t)), more...)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		return strings.TrimSpace(string(out))
@@ -143,6 +143,41 @@ func TestOtherNamespacesOfADriveAreLeftAlone(t *testing.T) {
 	assert.Equal(t, []string{"nvme-format", "overwrite"}, []string{done[0].Method, done[1].Method})
 }
 
+// TestNamespacesThatAreNotAttachedAreLeftAlone: no system sees them, a format may erase them all the same, and the record
+// says that they are there.
+func TestNamespacesThatAreNotAttachedAreLeftAlone(t *testing.T) {
+	b := newFixture(t)
+	b.hosts[macOf(1)] = &Host{Name: "node9", UUID: uuid}
+	b.MayErase = func(context.Context, string, WriteRequest) (string, error) { return "", nil }
+	var done EraseReport
+	b.NoteErased = func(_ context.Context, _ string, r EraseReport) (string, error) {
+		done = r
+		return "", nil
+	}
+	erase := newEraser(t, b, "nvme0n1", "DRIVE_CAN=nvme", "BLOCK="+t.TempDir())
+	for _, c := range []struct {
+		drive       string // its OACS, and what it lists: all namespaces, those that are attached
+		falls, said string
+		unattached  int
+	}{
+		{"8 1 1", "", "nvme-format", 0},
+		{"8 1,2,7 1", "its drive also has namespace 2, not attached, namespace 7, not attached", "overwrite", 2},
+		{"2 - 1", "", "nvme-format", 0}, // it manages no namespaces, and knows no list of all
+		{"8 - 1", "its drive does not tell its namespaces: nvme list-ns", "overwrite", -1},
+		{"- - -", "its drive does not tell its namespaces: nvme id-ctrl", "overwrite", -1},
+	} {
+		out := erase("NVME=" + c.drive)
+		assert.True(t, strings.HasPrefix(out, "erased by the agent"), "%s: %s", c.drive, out)
+		if c.falls == "" {
+			assert.NotContains(t, out, "falling back", c.drive)
+		} else {
+			assert.Contains(t, out, "falling back: "+c.falls, c.drive)
+		}
+		assert.Equal(t, c.said, done.Method, c.drive)
+		assert.Equal(t, c.unattached, done.Unattached, c.drive)
+	}
+}
+
 // TestArraysOfADiskAreStopped before it is written to: they would go on on their other disks.
 func TestArraysOfADiskAreStopped(t *testing.T) {
 	b := newFixture(t)
@@ -242,9 +277,31 @@ func newEraser(t *testing.T, b *fixture, name string, environment ...string) fun
 		cmd := exec.CommandContext(t.Context(), "python3", "testdata/agent/erase.py")
 		cmd.Env = append(os.Environ(), "PYTHONPATH=testdata/agent:"+packages, "PYTHONDONTWRITEBYTECODE=1", "DISK="+disk,
 			"CAFILE="+ca, "API_URL=https://"+b.addr+base, `DISKS=[{"name": "/dev/old", "serial": "SERIAL", "wwn": ""}]`)
-		cmd.Env = append(append(cmd.Env, environment...), more...)
+		cmd.Env = append(append(append(cmd.Env, withNVMe(t)), environment...), more...)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		return strings.TrimSpace(string(out))
 	}
+}
+
+// withNVMe is a PATH with a program nvme, which answers for the drive in NVME: its OACS, all of its namespaces, and those
+// that are attached ("-": an error). One that is not described has one namespace.
+func withNVMe(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "nvme"), []byte(`#!/bin/sh -e
+list() {
+	test "$1" != - || { echo 'NVMe status: Invalid Field in Command' >&2; exit 1; }
+	printf '{"nsid_list":[%s]}' "$(echo "$1" | sed 's/[0-9]*/{"nsid":&}/g')"
+}
+what="$1 $3"
+set -- ${NVME:-8 1 1}
+case $what in
+"id-ctrl -o") test "$1" != - || { echo 'No such device' >&2; exit 1; }; echo "{\"oacs\": $1}" ;;
+"list-ns --all") list "$2" ;;
+"list-ns -o") list "$3" ;;
+*) exit 2 ;;
+esac
+`), 0o755))
+	return "PATH=" + bin + ":" + os.Getenv("PATH")
 }

@@ -38,6 +38,9 @@ type ErasedDisk struct {
 	// Compared is how many blocks from all over the disk held data before, and were read again afterwards: each read as
 	// something else. None were if the disk was blank, or locked so that nothing could be read.
 	Compared int `json:"compared,omitempty"`
+	// Unattached is how many namespaces of its drive are attached to no controller (NVMe): nobody named them, and they
+	// were not erased. -1: the drive does not tell.
+	Unattached int `json:"unattached,omitempty"`
 }
 
 // Ways to erase a disk, as the ramdisk reports them (overlays/ramdisk, firstlight_eraser.py).

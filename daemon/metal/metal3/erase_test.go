@@ -261,14 +261,17 @@ func TestErasuresOutliveTheDaemon(t *testing.T) {
 	assert.Contains(t, open["node-1"].Sentence(), "is being erased, 0 of 1 disks done; next /dev/sda serialNumber A")
 	require.NoError(t, s.Edit("node-1", func(e *Erasure) error {
 		e.Disks[0].Erased, e.Disks[0].Method, e.Ended = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), MethodNVMe, time.Now()
-		e.Disks[0].Compared = 512
+		e.Disks[0].Compared, e.Disks[0].Unattached = 512, 2
 		return nil
 	}))
 	require.ErrorIs(t, s.Edit("node-1", func(*Erasure) error { return nil }), ErrNoneOpen)
 	e, err = s.Last("node-1")
 	require.NoError(t, err)
 	assert.Equal(t, "was erased: /dev/sda serialNumber A on 2026-03-04 12:00:00 UTC by the drive's own format with secure erase (NVMe)"+
-		" (none of 512 blocks with data reads as before)", e.Sentence())
+		" (none of 512 blocks with data reads as before), and 2 namespaces of its drive that are not attached were not erased",
+		e.Sentence())
+	e.Disks[0].Unattached = -1
+	assert.Contains(t, e.Sentence(), ", and its drive does not tell whether it has namespaces that are not attached")
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "node-2.json"), []byte("[{"), 0o600))
 	s = &Ledger[Erasure]{Dir: dir}

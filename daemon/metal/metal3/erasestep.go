@@ -148,6 +148,12 @@ func (e Erasure) Sentence() string {
 		if d.Compared > 0 {
 			text += fmt.Sprintf(" (none of %d blocks with data reads as before)", d.Compared)
 		}
+		switch {
+		case d.Unattached > 0:
+			text += fmt.Sprintf(", and %d namespaces of its drive that are not attached were not erased", d.Unattached)
+		case d.Unattached < 0:
+			text += ", and its drive does not tell whether it has namespaces that are not attached"
+		}
 		done = append(done, text)
 	}
 	return "was erased: " + strings.Join(done, "; ")

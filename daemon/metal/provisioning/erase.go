@@ -387,7 +387,8 @@ func (p *Provisioner) noteErased(_ context.Context, host string, done agentgate.
 		case !e.Disks[i].Erased.IsZero():
 			return nil // the answer was lost
 		}
-		e.Disks[i].Erased, e.Disks[i].Method, e.Disks[i].Compared = time.Now().UTC(), done.Method, done.Compared
+		d := &e.Disks[i]
+		d.Erased, d.Method, d.Compared, d.Unattached = time.Now().UTC(), done.Method, done.Compared, done.Unattached
 		p.addOwnerEvent(host, "DiskErased", fmt.Sprintf("disk %s (serial number %q) was erased by %s", done.Disk.Name,
 			done.Disk.Serial, metal3.MethodText(done.Method)))
 		return nil

@@ -55,7 +55,7 @@ func TestAnErasureIsWrittenDownBeforeTheFirstByte(t *testing.T) {
 	}
 	report := func(serial string, kinds ...string) agentgate.EraseReport {
 		q := question(serial, kinds...)
-		return agentgate.EraseReport{Disk: q.Disk, Holds: q.Holds, Method: metal3.MethodATA, Compared: 500}
+		return agentgate.EraseReport{Disk: q.Disk, Holds: q.Holds, Method: metal3.MethodATA, Compared: 500, Unattached: 1}
 	}
 	refusal, err := p.mayErase(t.Context(), "node-1", question("A", "gpt"))
 	require.NoError(t, err)
@@ -97,6 +97,7 @@ func TestAnErasureIsWrittenDownBeforeTheFirstByte(t *testing.T) {
 	}
 	assert.Equal(t, metal3.MethodATA, onDisk().Disks[0].Method)
 	assert.Equal(t, 500, onDisk().Disks[0].Compared)
+	assert.Equal(t, 1, onDisk().Disks[0].Unattached)
 	require.NoError(t, p.endErasure("node-1", ""))
 	assert.Empty(t, onDisk().Failure)
 	assert.Empty(t, p.describeErasure("node-1"))

@@ -24,7 +24,9 @@ class GenericHardwareManager:
         return os.environ["DISK"]
 
     def list_block_devices(self):
-        disks = [types.SimpleNamespace(name=os.environ["DISK"], serial="SERIAL", wwn=None)]
+        disks = [types.SimpleNamespace(
+            name=os.environ["DISK"], serial=os.environ.get("SERIAL", "SERIAL"), wwn=None,
+            size=os.path.getsize(os.environ["DISK"]))]
         if os.environ.get("OTHER"):
             disks.append(types.SimpleNamespace(name=os.environ["OTHER"], serial=os.environ.get("OTHER_SERIAL", "OTHER"), wwn=None))
         return disks
@@ -56,7 +58,8 @@ class GenericHardwareManager:
         if os.environ.get("DRIVE_CAN") == "nothing":
             return
         try:
-            if self._nvme_erase(block_device) or self._ata_erase(block_device):
+            is_nvme = "nvme" in os.environ.get("DRIVE_CAN", "") or os.path.basename(block_device.name).startswith("nvme")
+            if is_nvme and self._nvme_erase(block_device) or not is_nvme and self._ata_erase(block_device):
                 return
         except errors.BlockDeviceEraseError as e:
             print("falling back: %s" % e)

@@ -6,4 +6,7 @@ def get_ssl_client_options(conf):
 
 
 def execute(*command):
-    subprocess.run(command, check=True, capture_output=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise OSError("%s: %s" % (" ".join(command), done.stderr.strip()))
+    return done.stdout, done.stderr

@@ -7,6 +7,7 @@ else by overwriting it.
 """
 
 import glob
+import json
 import os
 import re
 
@@ -27,9 +28,16 @@ class Recorder(hardware.GenericHardwareManager):
     """The agent's own manager, which remembers how it erased a disk."""
 
     method = ""
+    unattached = 0  # namespaces of the drive that no system sees; -1: not known
 
     def _nvme_erase(self, block_device):
-        others = namespaces(block_device.name)
+        try:
+            hidden = unattached(block_device.name)
+        except (OSError, ValueError, KeyError, TypeError) as e:
+            self.unattached = -1
+            raise errors.BlockDeviceEraseError("its drive does not tell its namespaces: %s" % e)
+        self.unattached = len(hidden)
+        others = namespaces(block_device.name) + ["namespace %d, not attached" % n for n in hidden]
         if others:  # many drives format all of their namespaces, whichever is named (NVMe, Identify Controller, FNA)
             raise errors.BlockDeviceEraseError("its drive also has %s" % ", ".join(others))
         done = super()._nvme_erase(block_device)
@@ -67,7 +75,7 @@ class Eraser:
         """Cleaning step: erases these disks, one after the other."""
         devices = hardware.dispatch_to_managers("list_block_devices")
         for device in [find(devices, disk) for disk in disks]:  # all are found before one is written to
-            erase(node, device)
+            erase(node, device, len(devices) - 1)
 
 
 def namespaces(name):
@@ -75,6 +83,19 @@ def namespaces(name):
     drive = re.match(r"nvme\d+n", os.path.basename(name))
     found = [os.path.basename(path) for path in glob.glob("%s/%s*" % (BLOCK, drive.group()))] if drive else []
     return sorted(n for n in found if re.fullmatch(r"nvme\d+n\d+", n) and n != os.path.basename(name))
+
+
+def unattached(name):
+    """Numbers of the namespaces of an NVMe drive that exist and are not attached: nothing of them can be read or written.
+
+    Only a drive that manages namespaces has such (NVMe, Identify Controller, OACS bit 3); others do not know the list.
+    """
+    drive = json.loads(utils.execute("nvme", "id-ctrl", name, "-o", "json")[0])
+    if not drive["oacs"] & 8:
+        return []
+    lists = [utils.execute("nvme", "list-ns", name, *more, "-o", "json")[0] for more in (["--all"], [])]
+    there, attached = [{one["nsid"] for one in json.loads(text)["nsid_list"]} for text in lists]
+    return sorted(there - attached)
 
 
 def find(devices, disk):
@@ -96,11 +117,11 @@ def users(name):
     return sorted({"/dev/" + os.path.basename(path) for path in found})
 
 
-def erase(node, device):
-    """Erases a device, if the appliance agrees, and tells it how."""
+def erase(node, device, others):
+    """Erases a device, if the appliance agrees, and tells it how; others is how many more the server has."""
     asked = {
         "disk": {"name": device.name, "serial": device.serial or "", "wwn": device.wwn or ""},
-        "holds": firstlight.look(device.name),
+        "holds": firstlight.look(device.name), "bytes": device.size, "others": others,
     }
     api = cfg.CONF.api_url.split(",")[0].rstrip("/")
     refused = firstlight_writer.ask(api + "/erase", asked)
@@ -133,6 +154,7 @@ def erase(node, device):
         raise errors.CleaningError("%s is not blank after it was erased: %s" % (device.name, holds))
     refused = firstlight_writer.ask(api + "/erased", {
         "disk": asked["disk"], "holds": holds, "method": recorder.method, "compared": len(before),
+        "unattached": recorder.unattached,
     })
     if refused:
         raise errors.CleaningError(refused)
