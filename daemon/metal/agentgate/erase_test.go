@@ -65,6 +65,8 @@ func TestTheRamdiskErasesWhatIsNamed(t *testing.T) {
 	assert.Equal(t, "erased by the agent", run(named))
 	require.Len(t, asked, 1)
 	assert.Equal(t, disk, asked[0].Disk.Name)
+	assert.Equal(t, int64(len(data)), asked[0].Bytes)
+	assert.Equal(t, 1, asked[0].Others)
 	assert.Equal(t, []string{"data of an unknown kind"}, asked[0].Holds.Kinds)
 	require.Len(t, done, 1)
 	assert.Equal(t, "SERIAL", done[0].Disk.Serial)

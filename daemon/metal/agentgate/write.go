@@ -20,6 +20,9 @@ type WriteRequest struct {
 	// HostKey is the public half of the SSH host key that the ramdisk has made for the system it is about to write, as
 	// in authorized_keys; "": its config drive has no place for one.
 	HostKey string `json:"hostKey"`
+	// Bytes is the size of a disk that is to be erased, and Others how many more the server has (firstlight_eraser.py).
+	Bytes  int64 `json:"bytes"`
+	Others int   `json:"others"`
 }
 
 // answerWrite says whether a node's disk may be written to. Anything but 204 means that it may not: with 503 the

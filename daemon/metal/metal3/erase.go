@@ -1,6 +1,7 @@
 package metal3
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -215,9 +216,18 @@ func checkDistinct(d WriteDisk, all []metal3api.Storage) error {
 	return nil
 }
 
+// SeenDisk is a disk that a ramdisk is about to erase, or has erased, as it sees it.
+type SeenDisk struct {
+	WriteDisk
+	Holds  inspection.Disk
+	Bytes  int64 // its size
+	Others int   // how many more disks the server has
+}
+
 // CheckErasedDisk decides, right before the first byte, whether a ramdisk may erase a disk; which of the erasure's it
-// is. holds is what it holds now: nothing, what the owner gave up, or what an earlier try has left of it.
-func CheckErasedDisk(e Erasure, h *metal3api.BareMetalHost, d WriteDisk, holds inspection.Disk) (int, error) {
+// is. What it holds now must be nothing, what the owner gave up, or what an earlier try has left of it.
+func CheckErasedDisk(e Erasure, h *metal3api.BareMetalHost, d SeenDisk) (int, error) {
+	holds := d.Holds
 	switch {
 	case !e.IsOpen() || e.Host != string(h.UID) || e.Refused != "":
 		return -1, fmt.Errorf("no disk of host %s is to be erased", h.Name)
@@ -225,10 +235,14 @@ func CheckErasedDisk(e Erasure, h *metal3api.BareMetalHost, d WriteDisk, holds i
 		return -1, fmt.Errorf("host %s is %s and not given up to be erased", h.Name, stateName(h.Status.Provisioning.State))
 	}
 
-	i := slices.IndexFunc(e.Disks, func(w ErasedDisk) bool { return w.isNow(d) })
-	switch {
-	case i < 0:
+	i := slices.IndexFunc(e.Disks, func(w ErasedDisk) bool { return w.isNow(d.WriteDisk) })
+	if i < 0 {
 		return -1, fmt.Errorf("disk %s (serial number %q) is not one that is to be erased", d.Name, d.Serial)
+	}
+	if err := checkNameless(e.Disks[i], d); err != nil {
+		return -1, err
+	}
+	switch {
 	case holds.Unreadable != "" && (e.Disks[i].Begun.IsZero() || !e.Disks[i].Erased.IsZero()):
 		// One that was begun may be locked: a drive that lost its power while it erased itself is (ATA), until that is done.
 		return -1, fmt.Errorf("disk %s cannot be read: %s; replace it", d.Name, holds.Unreadable)
@@ -238,6 +252,39 @@ func CheckErasedDisk(e Erasure, h *metal3api.BareMetalHost, d WriteDisk, holds i
 	}
 	return -1, fmt.Errorf("disk %s is not as inspection saw it, it holds: %s (%s)", d.Name, strings.Join(holds.Kinds, ", "),
 		holds.Fingerprint)
+}
+
+// CheckReport finds the disk of an erasure that a ramdisk says it has erased. It was let write to it: whatever became of
+// the host since, the disk is erased.
+func CheckReport(e Erasure, h *metal3api.BareMetalHost, d WriteDisk) (int, error) {
+	i := slices.IndexFunc(e.Disks, func(w ErasedDisk) bool { return w.isNow(d) })
+	if !e.IsOpen() || e.Host != string(h.UID) || i < 0 || e.Disks[i].Begun.IsZero() {
+		return -1, fmt.Errorf("disk %s (serial number %q) of host %s was not let be erased", d.Name, d.Serial, h.Name)
+	}
+	return i, nil
+}
+
+// unknownData is what a disk holds that was overwritten in part (overlays/ramdisk, firstlight.py).
+const unknownData = "data of an unknown kind"
+
+// checkNameless is nil if a disk without serial number and WWN can be no other than the one that was given up: it was the
+// only one of its server. Another disk may have come, or taken its place, even after an earlier try has begun.
+func checkNameless(w ErasedDisk, now SeenDisk) error {
+	half := now.Holds.IsBlank() || now.Holds.Unreadable == "" && slices.Equal(now.Holds.Kinds, []string{unknownData})
+	switch {
+	case w.Serial != "" || w.WWN != "":
+		return nil
+	case now.Others > 0:
+		return fmt.Errorf("disk %s has neither serial number nor WWN, and the server has %d more disks now: it could be "+
+			"another one", now.Name, now.Others)
+	case now.Bytes != w.Bytes:
+		return fmt.Errorf("disk %s has neither serial number nor WWN, and has %d bytes, not %d: it is another one", now.Name,
+			now.Bytes, w.Bytes)
+	case !w.Begun.IsZero() && !half && now.Holds.Fingerprint != w.Holds.Fingerprint:
+		return fmt.Errorf("disk %s has neither serial number nor WWN, and does not hold what an erasure leaves: it could be "+
+			"another one; it holds: %s", now.Name, cmp.Or(strings.Join(now.Holds.Kinds, ", "), now.Holds.Unreadable))
+	}
+	return nil
 }
 
 // isNow reports whether a disk of this boot is the one that is to be erased: its name alone says nothing if it has a

@@ -176,13 +176,56 @@ func TestCheckErasedDisk(t *testing.T) {
 			if c.change != nil {
 				c.change(&e, h)
 			}
-			_, err := CheckErasedDisk(e, h, c.disk, c.holds)
+			_, err := CheckErasedDisk(e, h, SeenDisk{WriteDisk: c.disk, Holds: c.holds})
 			if c.error == "" {
 				require.NoError(t, err)
 			} else {
 				require.ErrorContains(t, err, c.error)
 			}
 		})
+	}
+}
+
+// TestADiskWithoutNumbersIsTheSame: it was the only one of its server, which is looked at again before each first byte,
+// also when an earlier try has begun.
+func TestADiskWithoutNumbersIsTheSame(t *testing.T) {
+	seen := inspection.Disk{Kinds: []string{"gpt"}, Fingerprint: "data-00000000000a"}
+	for _, c := range []struct {
+		name          string
+		bytes         int64
+		others        int
+		holds         inspection.Disk
+		error, begunE string // before a try has begun, and afterwards
+	}{
+		{"as it was", 480e9, 0, seen, "", ""},
+		{"blank", 480e9, 0, inspection.Disk{Kinds: []string{}}, "", ""},
+		{"half overwritten", 480e9, 0, inspection.Disk{Kinds: []string{unknownData}, Fingerprint: "data-3"}, "is not as inspection saw it", ""},
+		{"of another size", 960e9, 0, seen, "it is another one", "it is another one"},
+		{"blank, of another size", 960e9, 0, inspection.Disk{}, "it is another one", "it is another one"},
+		{"beside a new one", 480e9, 1, seen, "the server has 1 more disks now", "the server has 1 more disks now"},
+		{"in its place", 480e9, 0, inspection.Disk{Kinds: []string{"xfs"}, Fingerprint: "data-2"}, "is not as inspection saw it", "it could be another one; it holds: xfs"},
+		{"in its place, of the same kind", 480e9, 0, inspection.Disk{Kinds: []string{"gpt"}, Fingerprint: "data-2"}, "is not as inspection saw it", "it could be another one; it holds: gpt"},
+		{"in its place, unreadable", 480e9, 0, inspection.Disk{Unreadable: "I/O error"}, "cannot be read", "it could be another one; it holds: I/O error"},
+	} {
+		for _, begun := range []bool{false, true} {
+			want := c.error
+			h, found := givenUp()
+			h.Status.HardwareDetails.Storage = h.Status.HardwareDetails.Storage[:1]
+			h.Status.HardwareDetails.Storage[0].SerialNumber = ""
+			disks, err := CheckErase(EraseRequest{Host: h, Found: found, HasBMC: true, Names: []string{"/dev/sda"}})
+			require.NoError(t, err)
+			h.Annotations[annotationPaused] = label.Erasing
+			e := Erasure{Host: "uid-1", Asked: time.Now(), Disks: disks}
+			if begun {
+				want, e.Disks[0].Begun = c.begunE, time.Now()
+			}
+			_, err = CheckErasedDisk(e, h, SeenDisk{WriteDisk: WriteDisk{Name: "/dev/sda"}, Holds: c.holds, Bytes: c.bytes, Others: c.others})
+			if want == "" {
+				require.NoError(t, err, "%s, begun %t", c.name, begun)
+			} else {
+				require.ErrorContains(t, err, want, "%s, begun %t", c.name, begun)
+			}
+		}
 	}
 }
 

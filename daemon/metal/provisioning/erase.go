@@ -364,7 +364,9 @@ func (p *Provisioner) addOwnerEvent(node, reason, message string) {
 // mayErase answers a ramdisk that is about to erase a disk: "", or why it may not. An error is no answer: it asks again.
 func (p *Provisioner) mayErase(_ context.Context, host string, asked agentgate.WriteRequest) (string, error) {
 	return p.editErasure(host, func(e *metal3.Erasure, h *metal3api.BareMetalHost) error {
-		i, err := metal3.CheckErasedDisk(*e, h, metal3.WriteDisk(asked.Disk), asked.Holds)
+		i, err := metal3.CheckErasedDisk(*e, h, metal3.SeenDisk{
+			WriteDisk: metal3.WriteDisk(asked.Disk), Holds: asked.Holds, Bytes: asked.Bytes, Others: asked.Others,
+		})
 		if err != nil {
 			return err
 		}
@@ -378,11 +380,11 @@ func (p *Provisioner) mayErase(_ context.Context, host string, asked agentgate.W
 // noteErased takes the word of a ramdisk that a disk which it was let erase is blank.
 func (p *Provisioner) noteErased(_ context.Context, host string, done agentgate.EraseReport) (string, error) {
 	return p.editErasure(host, func(e *metal3.Erasure, h *metal3api.BareMetalHost) error {
-		i, err := metal3.CheckErasedDisk(*e, h, metal3.WriteDisk(done.Disk), done.Holds)
+		i, err := metal3.CheckReport(*e, h, metal3.WriteDisk(done.Disk))
 		switch {
 		case err != nil:
 			return err
-		case e.Disks[i].Begun.IsZero() || !done.Holds.IsBlank():
+		case !done.Holds.IsBlank():
 			return fmt.Errorf("disk %s is not blank", done.Disk.Name)
 		case !e.Disks[i].Erased.IsZero():
 			return nil // the answer was lost

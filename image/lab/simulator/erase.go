@@ -39,7 +39,7 @@ func (a *agent) eraseNamed(ctx context.Context, named []diskName) *agentError {
 
 	for _, d := range chosen {
 		disk := object{"name": d.Name, "serial": d.Serial, "wwn": ""}
-		question := object{"disk": disk, "holds": d.report()}
+		question := object{"disk": disk, "holds": d.report(), "bytes": d.Size, "others": len(a.server.Disks()) - 1}
 		if err := a.askGate(ctx, "/erase", question); err != nil {
 			return err
 		}
