@@ -88,6 +88,9 @@ func diskDevices(d Disk, i int, buses map[Bus]string) []string {
 		return append(args, "-device", "virtio-blk-pci,"+tail)
 	case AHCI:
 		return append(args, "-device", "ide-hd,"+tail) // q35 has the controller
+	case SCSI:
+		bus := controller("virtio-scsi-pci")
+		return append(args, "-device", "scsi-hd,bus="+bus+".0,"+tail)
 	case EHCI:
 		bus := controller("usb-ehci")
 		return append(args, "-device", "usb-storage,bus="+bus+".0,removable=on,"+tail)

@@ -32,6 +32,7 @@ const (
 	NVMe   Bus = "nvme"
 	Virtio Bus = "virtio"
 	AHCI   Bus = "ahci"
+	SCSI   Bus = "scsi" // a drive that unmaps blocks, on virtio-scsi
 )
 
 // Disk is one drive. Its Image is never written unless Direct is set: the machine writes

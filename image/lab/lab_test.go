@@ -27,6 +27,7 @@ func TestCommandLine(t *testing.T) {
 		"secure-boot":    {Firmware: SecureBoot, CPUs: 1, MiB: 1024, Disks: []Disk{{Bus: NVMe, Serial: "S1"}}},
 		"two-usb-sticks": {Firmware: UEFI, Disks: []Disk{{Bus: USB}, {Bus: USB}, {Bus: AHCI}, {Bus: EHCI}}},
 		"switch":         {NICs: []NIC{{Port: "/s/0,a", NoROM: true, BootIx: 1}, {User: true, Model: "e1000e"}, {}}},
+		"scsi":           {Disks: []Disk{{Bus: SCSI}, {Bus: SCSI}}},
 		"cd":             {CD: &CD{Image: "/d/disc,1.iso", BootIx: 1}, Disks: []Disk{{Bus: Virtio, BootIx: 2}}},
 		"empty-cd":       {CD: &CD{}, NICs: []NIC{{BootIx: 1}}},
 		"kernel":         {Kernel: "vmlinuz", Initrd: "initrd", Append: "console=ttyS0 x='y'", Disks: []Disk{{Bus: Virtio, Direct: true}}, Extra: []string{"-snapshot"}},

@@ -52,6 +52,8 @@ type ServerConfig struct {
 	Data     string // file of a second disk, serial number Name-data; "": none
 	MiB      int    // memory
 	Firmware lab.Firmware
+	Disks    []lab.Disk // further ones
+	Extra    []string   // further arguments of QEMU
 
 	// NoROM lets the firmware boot from the network by itself, which loads its boot program by TFTP; it
 	// takes UEFI. Else the NIC has iPXE in its ROM.
@@ -247,6 +249,7 @@ func (b *Server) machineConfig(accel accelerator.Kind, mac net.HardwareAddr, soc
 		MiB:      b.MiB,
 		Disks:    []lab.Disk{{Image: b.DiskFile(), Bus: lab.Virtio, Direct: true, Serial: b.Name, Quick: true}},
 		NICs:     []lab.NIC{{MAC: mac, Port: socket, NoROM: b.NoROM}},
+		Extra:    b.Extra,
 	}
 	if b.Redfish {
 		c.CD = &lab.CD{}
@@ -262,6 +265,7 @@ func (b *Server) machineConfig(accel accelerator.Kind, mac net.HardwareAddr, soc
 		}
 		c.Disks = append(c.Disks, data)
 	}
+	c.Disks = append(c.Disks, b.Disks...)
 	return c
 }
 
