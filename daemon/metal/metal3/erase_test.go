@@ -186,6 +186,24 @@ func TestCheckErasedDisk(t *testing.T) {
 	}
 }
 
+// TestAReportCountsWhateverBecameOfTheHost: the disk was let be erased, and is.
+func TestAReportCountsWhateverBecameOfTheHost(t *testing.T) {
+	e, h := asked(t)
+	a := WriteDisk{Name: "/dev/sdc", Serial: "A"}
+	_, err := CheckReport(e, h, a)
+	require.ErrorContains(t, err, "was not let be erased")
+	e.Disks[0].Begun, e.Refused = time.Now(), "another disk is not as it was"
+	h.Annotations[annotationPaused] = "me"
+	i, err := CheckReport(e, h, a)
+	require.NoError(t, err)
+	assert.Zero(t, i)
+	_, err = CheckReport(e, h, WriteDisk{Name: "/dev/sda", Serial: "B"})
+	require.Error(t, err)
+	e.Host = "uid-2"
+	_, err = CheckReport(e, h, a)
+	require.Error(t, err)
+}
+
 // TestADiskWithoutNumbersIsTheSame: it was the only one of its server, which is looked at again before each first byte,
 // also when an earlier try has begun.
 func TestADiskWithoutNumbersIsTheSame(t *testing.T) {
@@ -233,6 +251,7 @@ func TestADiskWithoutNumbersIsTheSame(t *testing.T) {
 func TestNextErase(t *testing.T) {
 	done := func(e *Erasure, _ *metal3api.BareMetalHost) { e.Disks[0].Erased = time.Now() }
 	work := func(_ *Erasure, h *metal3api.BareMetalHost) { h.Spec.Image = &metal3api.Image{URL: "x"} }
+	paused := func(_ *Erasure, h *metal3api.BareMetalHost) { h.Annotations[annotationPaused] = "" } // by its owner
 	for i, c := range []struct {
 		node   *EraseNode
 		change func(*Erasure, *metal3api.BareMetalHost)
@@ -267,6 +286,27 @@ func TestNextErase(t *testing.T) {
 			h.Spec.Image = &metal3api.Image{URL: "x"}
 		}, EraseEnd},
 		{&EraseNode{State: "manageable"}, func(_ *Erasure, h *metal3api.BareMetalHost) { h.DeletionTimestamp = &metav1.Time{} }, EraseRelease},
+		// Ironic's node comes back before the erasure ends, and the owner's pause stays.
+		{&EraseNode{State: "available"}, paused, EraseEnd},
+		{&EraseNode{State: "manageable"}, paused, EraseProvide},
+		{&EraseNode{State: "manageable", Cleans: true}, paused, EraseProtect},
+		{&EraseNode{State: "clean failed"}, paused, EraseRecover},
+		{&EraseNode{State: "clean wait"}, paused, EraseAbort},
+		{&EraseNode{State: "cleaning"}, paused, EraseWait},
+		{&EraseNode{State: "clean wait"}, func(e *Erasure, h *metal3api.BareMetalHost) {
+			paused(e, h)
+			e.Disks[0].Begun = time.Now()
+		}, EraseWait},
+		{&EraseNode{State: "inspecting"}, func(e *Erasure, h *metal3api.BareMetalHost) {
+			paused(e, h)
+			h.Status.Provisioning.State = metal3api.StateInspecting
+		}, EraseEnd},
+		{&EraseNode{State: "manageable"}, func(e *Erasure, h *metal3api.BareMetalHost) {
+			h.DeletionTimestamp = &metav1.Time{}
+			paused(e, h)
+		}, EraseProvide},
+		{nil, paused, EraseEnd},
+		{&EraseNode{State: "clean wait"}, func(e *Erasure, _ *metal3api.BareMetalHost) { e.Tries = maxEraseTries }, EraseWait},
 	} {
 		t.Run(fmt.Sprintf("%d %s", i, c.want), func(t *testing.T) {
 			e, h := asked(t)

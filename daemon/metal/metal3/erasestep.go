@@ -3,6 +3,7 @@ package metal3
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -46,21 +47,28 @@ type EraseNode struct {
 // Ironic's, nil if it has none. The sentence is what is waited for, or why the erasure ends. It is pure, and may be
 // asked again after each power cut: what was done shows in host and node.
 func NextErase(e Erasure, h *metal3api.BareMetalHost, node *EraseNode) (EraseStep, string) {
-	rest := e.Rest()
-	goesOn := len(rest) > 0 && e.Refused == "" && e.Tries < maxEraseTries && h != nil && !hasWork(h)
-	switch {
-	case h == nil || string(h.UID) != e.Host:
+	if h == nil || string(h.UID) != e.Host {
 		return EraseEnd, "its BareMetalHost was removed meanwhile"
+	}
+
+	// A node that Ironic was told to clean is brought back before the erasure ends: while the host is paused, nobody else
+	// sees to that.
+	taken := node != nil && !node.Unregistered && node.State != "available" && isIdle(h.Status.Provisioning.State)
+	_, paused := h.Annotations[annotationPaused]
+	paused = paused && !IsErasing(h)
+	switch {
 	case InService(h):
 		return EraseEnd, "it came into service meanwhile"
+	case paused && !taken:
+		return EraseEnd, pausedMeanwhile
 	case (node == nil || node.Unregistered) && IsErasing(h):
 		return EraseResume, "Ironic does not know it any more"
 	case node == nil || node.Unregistered:
 		return EraseWait, "it is being registered with Ironic"
+	case paused:
+		return eraseOn(e, node, aimStop)
 	case h.DeletionTimestamp != nil && isAtRest(node.State):
 		return EraseRelease, "its BareMetalHost is being removed"
-	case !IsErasing(h) && h.Annotations[annotationPaused] != "":
-		return EraseEnd, "somebody paused it meanwhile"
 	case !IsErasing(h) && hasWork(h):
 		return EraseEnd, "somebody gave it work meanwhile"
 	case !IsErasing(h) && !isIdle(h.Status.Provisioning.State):
@@ -69,9 +77,29 @@ func NextErase(e Erasure, h *metal3api.BareMetalHost, node *EraseNode) (EraseSte
 		return ErasePause, ""
 	}
 
+	if len(e.Rest()) > 0 && e.Refused == "" && e.Tries < maxEraseTries && !hasWork(h) {
+		return eraseOn(e, node, aimErase)
+	}
+	return eraseOn(e, node, aimEnd)
+}
+
+// eraseAim is what an erasure comes to.
+type eraseAim int
+
+const (
+	aimErase eraseAim = iota // the rest of its disks is erased
+	aimEnd                   // what Ironic does now may end, and then it does
+	aimStop                  // it ends as soon as no disk is half erased
+)
+
+// pausedMeanwhile is why an erasure ends that the owner of the host has paused.
+const pausedMeanwhile = "its owner paused it meanwhile"
+
+// eraseOn is the next step with a node that nobody else works on.
+func eraseOn(e Erasure, node *EraseNode, aim eraseAim) (EraseStep, string) {
 	switch node.State {
 	case "available":
-		if goesOn {
+		if aim == aimErase {
 			return EraseManage, ""
 		}
 		return EraseRelease, ""
@@ -79,7 +107,7 @@ func NextErase(e Erasure, h *metal3api.BareMetalHost, node *EraseNode) (EraseSte
 		switch {
 		case node.Maintenance:
 			return EraseRecover, ""
-		case goesOn:
+		case aim == aimErase:
 			return EraseClean, ""
 		case node.Cleans:
 			return EraseProtect, ""
@@ -88,11 +116,20 @@ func NextErase(e Erasure, h *metal3api.BareMetalHost, node *EraseNode) (EraseSte
 	case "clean failed":
 		return EraseRecover, cmp.Or(node.LastError, "Ironic does not say why")
 	case "clean wait":
-		if node.Silent {
+		switch {
+		case node.Silent:
 			return EraseAbort, "its agent does not call any more"
+		case aim == aimStop && !e.IsWriting():
+			return EraseAbort, "no disk of it is to be erased any more"
 		}
 	}
 	return EraseWait, "Ironic says that it is in state " + node.State
+}
+
+// IsWriting reports whether a ramdisk was let write to a disk and has not said yet that it is blank. Erasures of which the
+// record was lost may be.
+func (e Erasure) IsWriting() bool {
+	return slices.ContainsFunc(e.Disks, func(d ErasedDisk) bool { return !d.Begun.IsZero() && d.Erased.IsZero() })
 }
 
 // hasWork reports whether a host is meant for something else than to be erased.
@@ -113,13 +150,14 @@ func PausePatch(h *metal3api.BareMetalHost) Patch {
 	}}
 }
 
-// ReleasePatch gives a host back to the operator, and has it inspected again if asked.
-func ReleasePatch(inspect bool) Patch {
+// ReleasePatch gives a host back to the operator, and has it inspected again if asked. It fails if the host changed
+// since: its owner may have put a pause of their own in the place of this one.
+func ReleasePatch(h *metal3api.BareMetalHost, inspect bool) Patch {
 	annotations := Patch{annotationPaused: nil}
 	if inspect {
 		annotations[metal3api.InspectAnnotationPrefix] = ""
 	}
-	return Patch{"metadata": Patch{"annotations": annotations}}
+	return Patch{"metadata": Patch{"resourceVersion": h.ResourceVersion, "annotations": annotations}}
 }
 
 // Sentence is how an erasure stands, without the node's name.

@@ -28,6 +28,8 @@ func (p *Provisioner) Erase(ctx context.Context, node string, disks []string, co
 		return status.Erase{}, fmt.Errorf("%s is confirmed, not %s: nothing is erased", confirm, node)
 	}
 
+	p.asking.Lock()
+	defer p.asking.Unlock()
 	request, err := p.eraseRequest(ctx, node, hosts)
 	if err != nil {
 		return status.Erase{}, fmt.Errorf("%s is not erased: %w", node, err)
@@ -68,6 +70,9 @@ func (p *Provisioner) eraseRequest(
 		return metal3.EraseRequest{}, err
 	case before.IsOpen():
 		return metal3.EraseRequest{}, errors.New("it " + before.Sentence() + "; firstlightd why " + node + " says how that stands")
+	}
+	if sentence := p.describeReplacement(node); sentence != "" {
+		return metal3.EraseRequest{}, errors.New("it " + sentence + "; try again when that has ended")
 	}
 
 	r := metal3.EraseRequest{Record: records[node]}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -171,6 +173,57 @@ func TestAnErasureThatEndsLeavesNoPause(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, last.IsOpen())
 	}
+}
+
+// TestAPauseOfTheOwnerIsNotTakenAway: it came after the host was read.
+func TestAPauseOfTheOwnerIsNotTakenAway(t *testing.T) {
+	p := New(Deps{Log: slog.New(slog.DiscardHandler)})
+	p.erasures.Dir = t.TempDir()
+	scheme := runtime.NewScheme()
+	require.NoError(t, metal3api.AddToScheme(scheme))
+	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metal3.Namespace, Name: "node-1", UID: "uid-1",
+		Annotations: map[string]string{metal3api.PausedAnnotation: label.Erasing},
+	}}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(h).Build()
+	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(h), h))
+	read := h.DeepCopy()
+	h.Annotations[metal3api.PausedAnnotation] = "me"
+	require.NoError(t, api.Update(t.Context(), h))
+
+	require.NoError(t, p.erasures.Begin("node-1", metal3.Erasure{Host: "uid-1", Disks: []metal3.ErasedDisk{{}}}))
+	for _, step := range []metal3.EraseStep{metal3.EraseRelease, metal3.EraseEnd, metal3.EraseResume} {
+		require.Error(t, p.doErase(t.Context(), api, "node-1", read.DeepCopy(), "", step, "x"), "%s", step)
+		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(h), h))
+		assert.Equal(t, "me", h.Annotations[metal3api.PausedAnnotation], "%s", step)
+	}
+	last, err := p.erasures.Last("node-1")
+	require.NoError(t, err)
+	assert.True(t, last.IsOpen(), "it is asked again with the host as it is now")
+}
+
+// TestANodeThatIsReplacedIsNotErased, and the other way round.
+func TestANodeThatIsReplacedIsNotErased(t *testing.T) {
+	p := New(Deps{Log: slog.New(slog.DiscardHandler)})
+	p.erasures.Dir, p.replacements.Dir = t.TempDir(), t.TempDir()
+	p.Hosts.Backups = metal3.Backups{Dir: t.TempDir(), Log: p.Log}
+	_, err := p.eraseRequest(t.Context(), "node-1", nil)
+	require.NoError(t, err)
+
+	require.NoError(t, p.replacements.Begin("node-1", metal3.Replacement{Host: "uid-1"}))
+	_, err = p.eraseRequest(t.Context(), "node-1", nil)
+	require.ErrorContains(t, err, "it is replaced: ")
+	require.ErrorContains(t, err, "try again when that has ended")
+	_, err = p.eraseRequest(t.Context(), "node-2", nil)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(p.replacements.Dir, "node-3.json"), []byte("[{"), 0o600))
+	p.replacements = &metal3.Ledger[metal3.Replacement]{Dir: p.replacements.Dir}
+	_, err = p.eraseRequest(t.Context(), "node-3", nil)
+	require.ErrorContains(t, err, "may be in the middle of being replaced")
+
+	require.NoError(t, p.erasures.Begin("node-4", metal3.Erasure{Host: "uid-4", Disks: []metal3.ErasedDisk{{}}}))
+	_, err = p.prepareReplacement("node-4", nil)
+	require.ErrorContains(t, err, "it is being erased")
 }
 
 // TestABusyIronicCostsNoTry: nothing was started on the server. What Ironic refuses for good comes to its end.

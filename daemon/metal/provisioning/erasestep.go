@@ -82,7 +82,7 @@ func (p *Provisioner) doErase(
 	case metal3.ErasePause:
 		return patch(metal3.PausePatch(h))
 	case metal3.EraseResume:
-		return patch(metal3.ReleasePatch(false))
+		return patch(metal3.ReleasePatch(h, false))
 	case metal3.EraseManage:
 		return p.api.Manage(ctx, id)
 	case metal3.EraseProtect:
@@ -126,13 +126,13 @@ func (p *Provisioner) doErase(
 		}
 		return p.api.Manage(ctx, id)
 	case metal3.EraseRelease:
-		if err := patch(metal3.ReleasePatch(h.DeletionTimestamp == nil)); err != nil {
+		if err := patch(metal3.ReleasePatch(h, h.DeletionTimestamp == nil)); err != nil {
 			return err
 		}
 		return p.endErasure(name, sentence)
 	case metal3.EraseEnd:
 		if h != nil && metal3.IsErasing(h) { // nobody else would take it off
-			if err := patch(metal3.ReleasePatch(false)); err != nil {
+			if err := patch(metal3.ReleasePatch(h, false)); err != nil {
 				return err
 			}
 		}

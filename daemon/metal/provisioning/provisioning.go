@@ -79,7 +79,8 @@ type Provisioner struct {
 	erasures *metal3.Ledger[metal3.Erasure]
 
 	replacements *metal3.Ledger[metal3.Replacement]
-	began        time.Time // the daemon did
+	began        time.Time  // the daemon did
+	asking       sync.Mutex // held while it is decided whether a node may be erased or replaced, and that is written down
 
 	mu           sync.Mutex
 	agentClient  *http.Client // by which Gate asks Ironic

@@ -26,6 +26,8 @@ func (p *Provisioner) Replace(node, confirm string) (string, error) {
 	if !current {
 		return "", errors.New("the appliance is still starting and does not know its hosts yet; try again when firstlightd status says that it is ready")
 	}
+	p.asking.Lock()
+	defer p.asking.Unlock()
 	r, err := p.prepareReplacement(node, hosts)
 	if err == nil {
 		err = p.replacements.Begin(node, r)
@@ -104,14 +106,22 @@ func (p *Provisioner) replaceNext(ctx context.Context, name string, r metal3.Rep
 	return nil
 }
 
-// describeBusy says what the appliance does with a host because its owner asked; "" if nothing.
-func (p *Provisioner) describeBusy(host string) (metal3.Reason, string) {
-	r, err := p.replacements.Last(host)
+// describeReplacement says how the open replacement of a node stands; "" if there is none.
+func (p *Provisioner) describeReplacement(node string) string {
+	r, err := p.replacements.Last(node)
 	switch {
 	case err != nil:
-		return metal3.ReasonReplacing, "may be in the middle of being replaced: " + err.Error()
+		return "may be in the middle of being replaced: " + err.Error()
 	case r.IsOpen():
-		return metal3.ReasonReplacing, r.Sentence()
+		return r.Sentence()
+	}
+	return ""
+}
+
+// describeBusy says what the appliance does with a host because its owner asked; "" if nothing.
+func (p *Provisioner) describeBusy(host string) (metal3.Reason, string) {
+	if sentence := p.describeReplacement(host); sentence != "" {
+		return metal3.ReasonReplacing, sentence
 	}
 	return metal3.ReasonErasing, p.describeErasure(host)
 }
