@@ -31,6 +31,10 @@ func (c *Copier) path(name string) string { return filepath.Join("/", c.place.Ro
 
 // site is the document that counts now, as it is and read; nil and none if there is no document.
 func (c *Copier) site() (text []byte, s *site.Site, err error) {
+	if err := host.CheckSite(c.place.Root); err != nil {
+		return nil, nil, err
+	}
+
 	for _, path := range []string{filepath.Join(stick.SiteDir, host.SiteName), host.BakedSite} {
 		text, err = os.ReadFile(c.path(path))
 		if os.IsNotExist(err) {

@@ -28,6 +28,8 @@ func TestWithoutSITENoOneKnowsTheKeys(t *testing.T) {
 	require.NoError(t, stick.Save(c.path(stick.StorageInfoFile), stick.StorageInfo{State: stick.StorageData}))
 	_, err = c.updateKeys()
 	require.ErrorContains(t, err, "was not mounted when this machine started")
+	_, err = c.Recipients()
+	require.ErrorContains(t, err, "was not mounted when this machine started", "copies would be sealed to another key")
 
 	require.NoError(t, stick.Save(c.path(stick.StorageInfoFile), stick.StorageInfo{State: stick.StorageData, Site: true}))
 	keys, err = c.updateKeys()

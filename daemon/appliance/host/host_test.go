@@ -148,6 +148,28 @@ func TestSite(t *testing.T) {
 	assert.True(t, bringup.IsPermanent(h.SiteDo(t.Context(), quiet)), "a document larger than any site was read")
 }
 
+// TestASiteThatIsNotMountedIsNoSite: with the document on it goes what it asks for, such as signed images.
+func TestASiteThatIsNotMountedIsNoSite(t *testing.T) {
+	h, _ := newHost(t)
+	h.OnSite = func(*site.Site) { t.Error("a site came into effect") }
+	h.put(t, BakedSite, "name: baked")
+	h.put(t, stick.BootInfoFile, "{}")
+	require.ErrorContains(t, h.SiteDo(t.Context(), quiet), "was not mounted", "no record says that it was")
+	for _, state := range []stick.StorageState{stick.StorageData, stick.StorageVolatile} {
+		require.NoError(t, stick.Save(h.path(stick.StorageInfoFile), stick.StorageInfo{State: state}))
+		err := h.SiteDo(t.Context(), quiet)
+		require.ErrorContains(t, err, "SITE, where site.yaml is, was not mounted when this machine started; restart")
+		assert.False(t, bringup.IsPermanent(err), "it is looked again: somebody may mount it")
+		require.Error(t, h.SiteDone(t.Context()))
+		require.ErrorContains(t, h.Reload(), "was not mounted")
+	}
+
+	h.OnSite = nil
+	require.NoError(t, stick.Save(h.path(stick.StorageInfoFile), stick.StorageInfo{State: stick.StorageData, Site: true}))
+	stageHolds(t, h.SiteDone, h.SiteDo)
+	assert.EqualValues(t, "baked", h.Site().Name)
+}
+
 func TestIdentity(t *testing.T) {
 	const other = "0123456789abcdef0123456789abcdef"
 	h, _ := newHost(t)
