@@ -13,7 +13,7 @@ const (
 
 // On BareMetalHosts that someone else changed, by the admission policy and what checks hosts.
 const (
-	Cleared = "firstlight.dev/cleared"      // annotation: "registration", or the URL of the image that it may be installed with
+	Cleared = "firstlight.dev/cleared"      // annotation: "registration", or the image that it may be installed with
 	Wanted  = "firstlight.dev/wanted-image" // annotation: the image as JSON that it gets after its inspection
 	Hold    = "firstlight-checks"           // value of baremetalhost.metal3.io/paused: paused until its checks passed
 	Erasing = "firstlight-erase"            // value of baremetalhost.metal3.io/paused: paused while its disks are erased

@@ -96,7 +96,7 @@ func leaves(c Config) []leaf {
 		{
 			path:      pkiDir + "/admin",
 			authority: caPath,
-			cn:        "kubernetes-admin",
+			cn:        AdminUser,
 			org:       "system:masters",
 			usages:    []x509.ExtKeyUsage{user},
 		},

@@ -37,6 +37,9 @@ const NodeName = "appliance"
 // AdminConfig is where kubectl on the appliance finds the cluster.
 const AdminConfig = "/etc/kubernetes/admin.conf"
 
+// AdminUser is who it is for: the daemon, and root on the appliance. People from afar have names of their own.
+const AdminUser = "kubernetes-admin"
+
 // Config is what a site may decide.
 type Config struct {
 	Address     netip.Addr   // where the API server listens: an address of this box that needs no link

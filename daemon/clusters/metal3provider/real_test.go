@@ -113,7 +113,7 @@ func testGuard(t *testing.T, r *fixture) {
 
 		// The checks pass, and it is installed.
 		change(r, "host-1", &host{}, func(h *host) {
-			h.Annotations[label.Cleared] = h.Spec.Image.URL
+			h.Annotations[label.Cleared] = metal3.ClearedImage(h.Spec.Image)
 			delete(h.Annotations, metal3api.PausedAnnotation)
 		})
 		r.operate()

@@ -9,19 +9,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
 )
 
 // Names of the admission policies for hosts that are not in service yet, and of their bindings.
 const (
 	NamespacePolicyName = "hosts-namespace.firstlight.dev"
 	DisksPolicyName     = "hosts-disks.firstlight.dev"
+	ClearedPolicyName   = "hosts-cleared.firstlight.dev"
 	HoldPolicyName      = "hosts-checked.firstlight.dev"
 )
 
 // AdmissionPolicies are the rules by which any host enters, whoever applies it: hosts have one namespace, nothing is
-// powered on or installed before it was checked, and no disk is cleaned or written to that nobody named.
+// powered on or installed before it was checked, which the appliance alone says, and no disk is cleaned or written to
+// that nobody named.
 func AdmissionPolicies() []client.Object {
-	return slices.Concat(namespacePolicy(), disksPolicy(), holdPolicy())
+	return slices.Concat(namespacePolicy(), disksPolicy(), clearedPolicy(), holdPolicy())
 }
 
 // admissionKind is the type of a policy or of its binding.
@@ -111,24 +114,34 @@ func disksPolicy() []client.Object {
 const (
 	annotated = `has(object.metadata.annotations)`
 	isPaused  = annotated + ` && '` + annotationPaused + `' in object.metadata.annotations`
-	isRestore = annotated + ` && '` + annotationStatus + `' in object.metadata.annotations`
+	// isRestore: it comes with its status. A host that is there already is not restored.
+	isRestore = annotated + ` && '` + annotationStatus + `' in object.metadata.annotations && (oldObject == null` +
+		` || has(oldObject.metadata.annotations) && '` + annotationStatus + `' in oldObject.metadata.annotations)`
 	clearedIs = annotated + ` && '` + label.Cleared + `' in object.metadata.annotations` +
 		` ? object.metadata.annotations['` + label.Cleared + `'] : ''`
+	clearedWas = `oldObject != null && has(oldObject.metadata.annotations)` +
+		` && '` + label.Cleared + `' in oldObject.metadata.annotations` +
+		` ? oldObject.metadata.annotations['` + label.Cleared + `'] : ''`
+	isDaemon = `request.userInfo.username == '` + kube.AdminUser + `'`
 	imageIs  = `has(object.spec.image) && has(object.spec.image.url) ? object.spec.image.url : ''`
-	external = `has(object.spec.externallyProvisioned) && object.spec.externallyProvisioned`
-	stateIs  = `oldObject != null && has(oldObject.status) && has(oldObject.status.provisioning)` +
-		` && has(oldObject.status.provisioning.state) ? oldObject.status.provisioning.state : ''`
+	// imageMark is what ClearedImage returns of the image.
+	imageMark = `has(object.spec.image) && has(object.spec.image.url) ? ` +
+		`(has(object.spec.image.checksumType) ? object.spec.image.checksumType : '') + ':' + ` +
+		`(has(object.spec.image.checksum) ? object.spec.image.checksum : '') + ' ' + ` +
+		`(has(object.spec.image.format) ? object.spec.image.format : '') + ' ' + object.spec.image.url : ''`
+	external    = `has(object.spec.externallyProvisioned) && object.spec.externallyProvisioned`
 	installedIs = `oldObject != null && has(oldObject.status) && has(oldObject.status.provisioning)` +
 		` && has(oldObject.status.provisioning.image) && has(oldObject.status.provisioning.image.url)` +
 		` ? oldObject.status.provisioning.image.url : ''`
 
+	// isForged: it comes cleared, and not from the appliance: it is what somebody saved of a host, or moves from another
+	// cluster. It loses that.
+	isForged = `request.operation == 'CREATE' && (` + clearedIs + `) != '' && !(` + isDaemon + `)`
 	// isNew: not even its registration was cleared, which powers it on.
-	isNew = `request.operation == 'CREATE' && (` + clearedIs + `) == ''`
-	// isPending: it has an image that it was not cleared for. One that was being installed when this policy came
-	// continues.
-	isPending = `(` + imageIs + `) != '' && (` + imageIs + `) != (` + clearedIs + `)` +
-		` && (` + imageIs + `) != (` + installedIs + `)` +
-		` && !((` + stateIs + `) == 'provisioning' && (` + clearedIs + `) == '')`
+	isNew = `request.operation == 'CREATE' && ((` + clearedIs + `) == '' || (` + isForged + `))`
+	// isPending: it has an image that it was not cleared for.
+	isPending = `(` + imageIs + `) != '' && (` + imageMark + `) != (` + clearedIs + `)` +
+		` && (` + imageIs + `) != (` + installedIs + `)`
 	holds = `!(` + isPaused + `) && !(` + isRestore + `) && !(` + external + `)` +
 		` && !has(object.metadata.deletionTimestamp) && ((` + isNew + `) || (` + isPending + `))`
 	cleans = `!has(object.spec.automatedCleaningMode) || object.spec.automatedCleaningMode != 'disabled'`
@@ -137,7 +150,21 @@ const (
 		` + [JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("` + annotationPaused + `"),` +
 		` value: "` + label.Hold + `"}]`
 	addMode = `[JSONPatch{op: "add", path: "/spec/automatedCleaningMode", value: "disabled"}]`
+	unclear = `[JSONPatch{op: "remove", path: "/metadata/annotations/" + jsonpatch.escapeKey("` + label.Cleared + `")}]`
 )
+
+// clearedPolicy refuses that anybody but the appliance says what a host is cleared for; to take that back is anybody's who
+// may change the host. A new host loses it instead (holdPolicy).
+func clearedPolicy() []client.Object {
+	return denyPolicy(ClearedPolicyName, admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: hostRule(admissionv1.Create, admissionv1.Update),
+		Validations: []admissionv1.Validation{{
+			Expression: `(` + clearedIs + `) == '' || (` + clearedIs + `) == (` + clearedWas + `) || ` + isDaemon,
+			Message: "the annotation " + label.Cleared + " says what the appliance has checked, and the appliance alone sets " +
+				"it; leave it as it is: a host that has passed its checks goes on by itself",
+		}},
+	})
+}
 
 // holdPolicy pauses a host that someone else creates, or gives an image, until the appliance has checked it: pre-flight
 // before it is powered on, its disk before it is written to. Pausing is Metal3's own way to have a host left alone, so
@@ -157,12 +184,13 @@ func holdPolicy() []client.Object {
 				// those that one matches. The appliance's own hosts match none.
 				MatchConditions: []admissionv1.MatchCondition{{
 					Name:       "unchecked",
-					Expression: `(` + holds + `) || (` + cleans + `)`,
+					Expression: `(` + holds + `) || (` + cleans + `) || (` + isForged + `)`,
 				}},
 				Mutations: []admissionv1.Mutation{{
 					PatchType: admissionv1.PatchTypeJSONPatch,
 					JSONPatch: &admissionv1.JSONPatch{Expression: `((` + holds + `) ? ` + addPause + ` : [])` +
-						` + ((` + cleans + `) ? ` + addMode + ` : [])`},
+						` + ((` + cleans + `) ? ` + addMode + ` : [])` +
+						` + ((` + isForged + `) ? ` + unclear + ` : [])`},
 				}},
 			},
 		},

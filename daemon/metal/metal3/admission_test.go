@@ -1,6 +1,7 @@
 package metal3
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -153,22 +154,63 @@ spec: {online: true, automatedCleaningMode: metadata}}`), 0o600))
 	assert.True(t, held(), "an image that came later is installed unchecked")
 	patch(release)
 	assert.True(t, held(), "released before it was cleared")
+	asOwner := []string{"--as=ann@laptop", "--as-group=system:masters"}
+	clear := `{"metadata":{"annotations":{"` + annotationPaused + `":null,"` + label.Cleared + `":"` +
+		ClearedImage(a.host("later").Spec.Image) + `"}}}`
+	out, err := a.run(append(asOwner, "-n", "metal3", "patch", "bmh", "later", "--type=merge", "-p", clear)...)
+	require.Error(t, err, "a person clears a host: %s", out)
+	assert.Contains(t, out, "the appliance alone sets it")
 	patch(`{"metadata":{"annotations":{"` + annotationPaused + `":null,"` + label.Cleared + `":"` + url + `"}}}`)
+	assert.True(t, held(), "cleared for a URL, whatever is there")
+	patch(clear)
 	assert.False(t, held(), "held although it was cleared")
+	a.must(append(asOwner, "-n", "metal3", "patch", "bmh", "later", "--type=merge", "-p", `{"spec":{"description":"w"}}`)...)
+	assert.False(t, held(), "held by an edit of something else")
 
-	setStatus(metal3api.StateProvisioning, "")
-	patch(`{"metadata":{"annotations":{"` + label.Cleared + `":null}},"spec":{"description":"x"}}`)
-	assert.False(t, held(), "an installation of before the policy is interrupted")
+	for state, changes := range map[metal3api.ProvisioningState][]string{
+		metal3api.StateAvailable: {
+			`{"spec":{"image":{"checksum":"y"}}}`,
+			`{"spec":{"image":{"checksumType":"sha256"}}}`,
+			`{"spec":{"image":{"format":"live-iso"}}}`,
+			`{"spec":{"image":{"checksum":"y"}},"metadata":{"annotations":{"` + annotationStatus + `":"{}"}}}`,
+			`{"metadata":{"annotations":{"` + label.Cleared + `":null}}}`,
+		},
+		metal3api.StateProvisioning: {`{"spec":{"image":{"checksum":"y"}}}`},
+	} {
+		setStatus(state, "")
+		for _, change := range changes {
+			before := a.host("later").Spec.Image
+			a.must(append(asOwner, "-n", "metal3", "patch", "bmh", "later", "--type=merge", "-p", change)...)
+			assert.True(t, held(), "%s: %s is not checked", state, change)
+			text, err := json.Marshal(fields{
+				"metadata": fields{"annotations": fields{
+					annotationPaused: nil, annotationStatus: nil, label.Cleared: ClearedImage(before),
+				}},
+				"spec": fields{"image": imageFields(before)},
+			})
+			require.NoError(t, err)
+			patch(string(text))
+			require.False(t, held(), "as it was before")
+		}
+	}
 
 	setStatus(metal3api.StateProvisioned, url)
 	patch(`{"spec":{"description":"y"}}`)
 	assert.False(t, held(), "held although that image is on its disk")
 
-	out, err := a.run("-n", "metal3", "patch", "bmh", "later", "--type=merge", "-p", `{"spec":{"image":{"url":"http://172.22.0.1/other"}}}`)
+	out, err = a.run("-n", "metal3", "patch", "bmh", "later", "--type=merge", "-p", `{"spec":{"image":{"url":"http://172.22.0.1/other"}}}`)
 	assert.Error(t, err, out)
 	a.must("-n", "metal3", "annotate", "bmh", "later", AllowWipe+"=http://172.22.0.1/other")
 	patch(`{"spec":{"image":{"url":"http://172.22.0.1/other"}}}`)
 	assert.True(t, held(), "another image is installed unchecked")
+
+	// A host that somebody saved, or moves here, comes without what was said of it elsewhere.
+	require.NoError(t, os.WriteFile(file, []byte(`{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost,
+metadata: {name: saved, annotations: {firstlight.dev/cleared: registration}}, spec: {online: true}}`), 0o600))
+	a.must(append(asOwner, "-n", "metal3", "apply", "-f", file)...)
+	h = a.host("saved")
+	assert.NotContains(t, h.Annotations, label.Cleared)
+	assert.Equal(t, label.Hold, h.Annotations[annotationPaused], "powered on unchecked")
 }
 
 // TestNoDiskIsErasedPastTheQuestion: what would write to disks without asking is refused, as it comes and later, and

@@ -274,7 +274,7 @@ func appliedPatch(step Step, n NodeObjects, have *metal3api.BareMetalHost, mode 
 			annotations[label.Wanted], annotations[label.Image] = string(image), n.Host.Spec.Image.URL
 		}
 	case StepImage:
-		annotations[label.Cleared], annotations[label.Wanted] = n.Host.Spec.Image.URL, nil
+		annotations[label.Cleared], annotations[label.Wanted] = ClearedImage(n.Host.Spec.Image), nil
 		spec["image"] = imageFields(n.Host.Spec.Image)
 		if n.User != nil {
 			spec["userData"] = fields{"name": n.User.Name, "namespace": n.User.Namespace}

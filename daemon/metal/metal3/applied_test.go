@@ -68,6 +68,7 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 	}
 	noImage := func(h *metal3api.BareMetalHost) { h.Spec.Image = nil }
 	live := func(h *metal3api.BareMetalHost) { h.Status.Provisioning.State = metal3api.StateProvisioned }
+	writing := func(h *metal3api.BareMetalHost) { h.Status.Provisioning.State = metal3api.StateProvisioning }
 	unmanaged := func(h *metal3api.BareMetalHost) {
 		h.Spec.BMC, h.Spec.BootMACAddress = metal3api.BMCDetails{}, "52:54:00:00:00:01"
 		h.Status.Provisioning.State = metal3api.StateUnmanaged
@@ -99,6 +100,8 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 			says: "its BareMetalHost has no BMC: Metal3 does nothing with it; give it spec.bmc"},
 		"a MAC, no BMC, and no image yet": {have: applied(false, both(unmanaged, noImage)), step: StepApply},
 		"in service":                      {have: applied(false, both(inspectedWith(oneDisk), live)), step: StepApply},
+		"being installed":                 {have: applied(false, both(inspectedWith(oneDisk), writing)), step: StepApply},
+		"its image was changed meanwhile": {have: applied(true, both(inspectedWith(oneDisk), writing)), step: StepImage},
 		"another image for it": {have: applied(true, both(inspectedWith(oneDisk), live, func(h *metal3api.BareMetalHost) {
 			h.Annotations[AllowWipe] = appliedImage.URL
 		})), found: full, step: StepImage},
@@ -235,7 +238,7 @@ spec:
 	assert.Equal(t, `metadata:
   annotations:
     baremetalhost.metal3.io/paused: null
-    firstlight.dev/cleared: http://172.22.0.1:6180/images/debian-13.raw
+    firstlight.dev/cleared: sha256:00  http://172.22.0.1:6180/images/debian-13.raw
     firstlight.dev/wanted-image: null
   resourceVersion: ""
 spec:

@@ -5,13 +5,21 @@ import (
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/utils/ptr"
 
 	"firstlight.dev/firstlight/assets/label"
 )
 
-// clearedRegistration is the value of label.Cleared by which a host may be registered and inspected; an image's URL
-// allows that image besides.
+// clearedRegistration is the value of label.Cleared by which a host may be registered and inspected; what ClearedImage
+// returns allows that image besides.
 const clearedRegistration = "registration"
+
+// ClearedImage is the value of label.Cleared by which a host may be installed with an image: TYPE:CHECKSUM FORMAT URL, each
+// as the host has it. So another checksum or format at the same URL is checked again. The admission policy says the same
+// in CEL.
+func ClearedImage(i *metal3api.Image) string {
+	return fmt.Sprintf("%s:%s %s %s", i.ChecksumType, i.Checksum, ptr.Deref(i.DiskFormat, ""), i.URL)
+}
 
 // AwaitSecrets is for how long after a host was applied the Secret of its user data may follow. Then the host is
 // installed with the appliance's part alone: nobody may be there to apply another object.
@@ -45,6 +53,13 @@ func isFresh(h *metal3api.BareMetalHost) bool {
 	return h != nil && IsUnregistered(h) && h.DeletionTimestamp == nil
 }
 
+// isChanging reports whether a host is on hold because its image was changed while it was being installed. Its disk was
+// looked at before, and the ramdisk asks again before it writes.
+func isChanging(h *metal3api.BareMetalHost) bool {
+	return h != nil && IsOnHold(h) && h.DeletionTimestamp == nil &&
+		h.Status.Provisioning.State == metal3api.StateProvisioning
+}
+
 // decide is Next for any host, on hold or not. A host on hold is inspected before it is known whether it may have its
 // image, so it is registered without.
 func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Contents) Decision {
@@ -67,6 +82,9 @@ func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found 
 	}
 
 	d := Next(n, withoutHold(have), rec, found)
+	if d.Step == StepWait && isChanging(have) && n.Host.Spec.Image != nil {
+		d = Decision{Step: StepImage}
+	}
 	if n.Unsigned != "" && d.Step == StepImage {
 		return holdFor(ReasonUnsigned, "%s", n.Unsigned)
 	}

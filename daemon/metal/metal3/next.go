@@ -246,9 +246,14 @@ func ObjectForStep(step Step, want, have *metal3api.BareMetalHost) *metal3api.Ba
 	if h.Annotations == nil {
 		h.Annotations = map[string]string{}
 	}
-	h.Annotations[label.Cleared] = clearedRegistration
-	if h.Spec.Image != nil {
-		h.Annotations[label.Cleared] = h.Spec.Image.URL
+	// Only StepImage clears an image: one that the host has may be somebody else's since.
+	switch {
+	case step == StepImage && h.Spec.Image != nil:
+		h.Annotations[label.Cleared] = ClearedImage(h.Spec.Image)
+	case have != nil && have.Annotations[label.Cleared] != "":
+		h.Annotations[label.Cleared] = have.Annotations[label.Cleared]
+	default:
+		h.Annotations[label.Cleared] = clearedRegistration
 	}
 
 	return h

@@ -11,7 +11,7 @@ import (
 )
 
 // checkImage says why a host may not have its image written now; "" if it may. The host got it when it was trusted, but
-// its checksum can be changed since without a hold, which looks at its URL alone (metal3.AdmissionPolicies).
+// the site may trust fewer keys since.
 func (p *Provisioner) checkImage(h *metal3api.BareMetalHost) (refusal string, err error) {
 	want := p.Site().Images
 	if want.Require != site.RequireSigned {

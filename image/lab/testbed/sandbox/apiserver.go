@@ -39,7 +39,7 @@ type API struct {
 	URL        string // https://127.0.0.1:PORT
 	CAFile     string
 	CAKeyFile  string
-	CertFile   string // of a member of system:masters
+	CertFile   string // of kube.AdminUser, as the daemon's
 	KeyFile    string
 	Kubeconfig string // a file that says all that
 	AuditLog   string // the API server's
@@ -326,7 +326,7 @@ current-context: test
 	return errors.Join(
 		leaf("server", 2, pkix.Name{CommonName: "kube-apiserver"}, x509.ExtKeyUsageServerAuth),
 		leaf(
-			"admin", 3, pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}},
+			"admin", 3, pkix.Name{CommonName: kube.AdminUser, Organization: []string{"system:masters"}},
 			x509.ExtKeyUsageClientAuth,
 		),
 		os.WriteFile(a.Kubeconfig, []byte(kubeconfig), 0o600))
