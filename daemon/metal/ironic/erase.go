@@ -10,7 +10,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 )
 
-// Node is one of Ironic's nodes with the fields that an erasure needs; nil if there is none.
+// Node is one of Ironic's nodes with all its fields; nil if there is none.
 func (c *Client) Node(ctx context.Context, node string) (*nodes.Node, error) {
 	service, err := c.connect()
 	if err != nil {

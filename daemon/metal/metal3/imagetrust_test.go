@@ -21,17 +21,21 @@ func TestWhichImagesAreTrusted(t *testing.T) {
 		says  string // "" if it is trusted
 	}{
 		{"none yet", nil, ""},
-		{"of the stick", &metal3api.Image{Checksum: own, ChecksumType: metal3api.SHA256}, ""},
-		{"signed", &metal3api.Image{Checksum: signed, ChecksumType: metal3api.SHA256}, ""},
-		{"signed, upper case", &metal3api.Image{Checksum: strings.ToUpper(signed), ChecksumType: metal3api.SHA256}, ""},
+		{"of the stick", &metal3api.Image{URL: "http://x/y", Checksum: own, ChecksumType: metal3api.SHA256}, ""},
+		{"signed", &metal3api.Image{URL: "https://x/y", Checksum: signed, ChecksumType: metal3api.SHA256}, ""},
+		{"signed, upper case", &metal3api.Image{URL: "HTTP://x/y", Checksum: strings.ToUpper(signed), ChecksumType: metal3api.SHA256}, ""},
 		{"not signed", &metal3api.Image{URL: "http://x/y", Checksum: other, ChecksumType: metal3api.SHA256},
 			"its image http://x/y with sha256 0c0c0c0c0c0c… is signed by none of images.keys in site.yaml; sign it with " +
 				"firstlight sign, and upload the signature: firstlight artifact push IMAGE.minisig binary/NAME.minisig"},
-		{"a signed digest of another kind", &metal3api.Image{Checksum: signed, ChecksumType: metal3api.SHA512}, "has no sha256"},
-		{"a digest that is fetched", &metal3api.Image{Checksum: "http://x/y.sha256", ChecksumType: metal3api.AutoChecksum}, "has no sha256"},
-		{"a URL as the digest", &metal3api.Image{Checksum: "http://x/y", ChecksumType: metal3api.SHA256}, "is signed by none of"},
+		{"a signed digest of another kind", &metal3api.Image{URL: "http://x/y", Checksum: signed, ChecksumType: metal3api.SHA512}, "has no sha256"},
+		{"a digest that is fetched", &metal3api.Image{URL: "http://x/y", Checksum: "http://x/y.sha256", ChecksumType: metal3api.AutoChecksum}, "has no sha256"},
+		{"a URL as the digest", &metal3api.Image{URL: "http://x/y", Checksum: "http://x/y", ChecksumType: metal3api.SHA256}, "is signed by none of"},
 		{"a live ISO with a signed digest",
-			&metal3api.Image{Checksum: signed, ChecksumType: metal3api.SHA256, DiskFormat: ptr.To("live-iso")}, "whose digest no one compares"},
+			&metal3api.Image{URL: "http://x/y", Checksum: signed, ChecksumType: metal3api.SHA256, DiskFormat: ptr.To("live-iso")}, "whose digest no one compares"},
+		{"a container image with a signed digest",
+			&metal3api.Image{URL: "oci://x/y:1", Checksum: signed, ChecksumType: metal3api.SHA256}, "is not at an http or https address"},
+		{"a file of Ironic's", &metal3api.Image{URL: "file:///x", Checksum: signed, ChecksumType: metal3api.SHA256}, "is not at an http"},
+		{"no scheme", &metal3api.Image{URL: "x/y", Checksum: signed, ChecksumType: metal3api.SHA256}, "is not at an http"},
 		{"no digest", &metal3api.Image{URL: "http://x/disc.iso"}, "has no sha256"},
 	} {
 		said := trust.CheckImage(c.image)
@@ -42,6 +46,29 @@ func TestWhichImagesAreTrusted(t *testing.T) {
 		}
 		assert.Empty(t, ImageTrust{}.CheckImage(c.image), c.name)
 	}
+}
+
+func TestWhatIronicWasToldIsTheImage(t *testing.T) {
+	image := &metal3api.Image{URL: "http://x/y", Checksum: strings.Repeat("0B", 32), ChecksumType: metal3api.SHA256}
+	told := func(key string, value any) map[string]any {
+		all := map[string]any{
+			"image_source":        image.URL,
+			"image_os_hash_algo":  "sha256",
+			"image_os_hash_value": strings.Repeat("0b", 32),
+		}
+		all[key] = value
+		return all
+	}
+	assert.Empty(t, CheckHandedImage(image, told("image_checksum", nil)))
+	for key, value := range map[string]any{
+		"image_source":        "http://x/z",
+		"image_os_hash_algo":  nil,
+		"image_os_hash_value": strings.Repeat("0c", 32),
+	} {
+		assert.Contains(t, CheckHandedImage(image, told(key, value)), "Ironic was told to write http://x/", key)
+	}
+	assert.NotEmpty(t, CheckHandedImage(image, nil))
+	assert.NotEmpty(t, CheckHandedImage(nil, told("image_checksum", nil)))
 }
 
 // TestAHostGetsNoImageThatIsNotSigned, one of the site or one that was applied; what it has, it keeps.

@@ -1,6 +1,7 @@
 package provisioning
 
 import (
+	"context"
 	"fmt"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -11,8 +12,8 @@ import (
 )
 
 // checkImage says why a host may not have its image written now; "" if it may. The host got it when it was trusted, but
-// the site may trust fewer keys since.
-func (p *Provisioner) checkImage(h *metal3api.BareMetalHost) (refusal string, err error) {
+// the site may trust fewer keys since; and what Ironic was told to write must be that image.
+func (p *Provisioner) checkImage(ctx context.Context, h *metal3api.BareMetalHost) (refusal string, err error) {
 	want := p.Site().Images
 	if want.Require != site.RequireSigned {
 		return "", nil
@@ -26,7 +27,18 @@ func (p *Provisioner) checkImage(h *metal3api.BareMetalHost) (refusal string, er
 	if err != nil {
 		return "", fmt.Errorf("read uploaded signatures: %w", err)
 	}
-	return imageTrust(want, own, signatures).CheckImage(h.Spec.Image), nil
+	if refusal := imageTrust(want, own, signatures).CheckImage(h.Spec.Image); refusal != "" {
+		return refusal, nil
+	}
+
+	node, err := p.api.Node(ctx, h.Status.Provisioning.ID)
+	if err != nil {
+		return "", err
+	}
+	if node == nil {
+		return "", fmt.Errorf("Ironic has no node of host %s", h.Name)
+	}
+	return metal3.CheckHandedImage(h.Spec.Image, node.InstanceInfo), nil
 }
 
 // imageTrust is which images the site lets nodes have. own are those of the stick; texts are signatures that were

@@ -133,7 +133,7 @@ func (p *Provisioner) mayWrite(ctx context.Context, host string, asked agentgate
 	if have == nil {
 		return "", fmt.Errorf("host %s is not known yet", host)
 	}
-	if refusal, err := p.checkImage(have); refusal != "" || err != nil {
+	if refusal, err := p.checkImage(ctx, have); refusal != "" || err != nil {
 		return refusal, err
 	}
 
