@@ -2,7 +2,10 @@ package hostkey
 
 import (
 	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -51,7 +54,27 @@ func TestAKeyTakesItsPlace(t *testing.T) {
 	assert.False(t, had)
 	assert.Equal(t, "nothing", string(same))
 	_, _, err = Fill([]byte(drive), []byte("short"))
-	assert.EqualError(t, err, "a host key has 5 bytes, its place 394")
+	assert.EqualError(t, err, "a host key has 5 bytes, not 387")
+}
+
+// TestAKeyTakesItsPlaceInBase64: what Ignition reads from the filled document is the key.
+func TestAKeyTakesItsPlaceInBase64(t *testing.T) {
+	document := `{"source":"data:;base64,` + Base64Place() + `"}`
+	assert.False(t, strings.Contains(document, Place()), "one place is a part of the other")
+	assert.True(t, HasPlace([]byte(document)))
+
+	private, _ := newKey(t)
+	filled, had, err := Fill([]byte(document), private)
+	require.NoError(t, err)
+	assert.True(t, had)
+	assert.Len(t, filled, len(document))
+
+	var file struct{ Source string }
+	require.NoError(t, json.Unmarshal(filled, &file))
+	_, encoded, _ := strings.Cut(file.Source, ",")
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	require.NoError(t, err)
+	assert.Equal(t, string(private), string(key))
 }
 
 func TestParse(t *testing.T) {

@@ -11,6 +11,9 @@ const (
 	AllowWipe = "firstlight.dev/allow-wipe" // annotation, from the owner: URL of the image for which a live host's disk may be lost, or "none"
 )
 
+// UserData is an annotation "ignition" on a BareMetalHost: its image reads Ignition, and no cloud-init.
+const UserData = "firstlight.dev/user-data"
+
 // On BareMetalHosts that someone else changed, by the admission policy and what checks hosts.
 const (
 	Cleared = "firstlight.dev/cleared"      // annotation: "registration", or the image that it may be installed with

@@ -11,6 +11,7 @@ import (
 // checkClusters checks that a name and a server are used by one cluster, and there by each
 // role, once, and that there are servers enough.
 func (r *reader) checkClusters(s *Site) {
+	r.checkIgnitionNodes(s)
 	nodes := map[Name]bool{}
 	owner := map[MAC]Name{}
 	for _, n := range s.Nodes {

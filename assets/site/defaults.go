@@ -169,6 +169,7 @@ func (n Node) withDefaults(networks Networks) Node {
 		n.OS.Format = cmp.Or(n.OS.Format, "qcow2")
 	}
 
+	n.OS.UserData = n.OS.UserDataKind()
 	n.OS.Username = cmp.Or(n.OS.Username, "firstlight")
 	n.Links = slices.Clone(n.Links)
 	for i := range n.Links {

@@ -32,8 +32,8 @@ func (n Node) inherit(d NodeDefaults) Node {
 }
 
 func (o OS) inherit(d OS) OS {
-	if o.Image == "" && o.URL == "" && o.SHA256 == "" && o.Format == "" {
-		o.Image, o.URL, o.SHA256, o.Format = d.Image, d.URL, d.SHA256, d.Format
+	if o.Image == "" && o.URL == "" && o.SHA256 == "" && o.Format == "" && o.UserData == "" {
+		o.Image, o.URL, o.SHA256, o.Format, o.UserData = d.Image, d.URL, d.SHA256, d.Format, d.UserData
 	}
 
 	o.Username = cmp.Or(o.Username, d.Username)
@@ -66,6 +66,10 @@ func (r *reader) checkOS(o *OS, path string) {
 		r.Report(path+".url", "an image from outside needs os.sha256; add what sha256sum prints")
 	case o.URL == "" && (o.SHA256 != "" && o.Image == "" || o.Format != ""):
 		r.Report(path, "sha256 and format describe the image at url; add url or remove them")
+	case o.URL == "" && o.Image == "" && o.UserData == UserDataIgnition:
+		r.Report(path+".userData", "it describes an image, and none is given here; add image or url")
+	case o.URL != "" || o.Image != "":
+		r.checkImageName(o, path)
 	}
 }
 

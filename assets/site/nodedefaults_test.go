@@ -44,7 +44,7 @@ nodeDefaults:
 	assert.Equal(t, "UEFI", own.BootMode)
 	assert.Equal(t, "root", own.BMC.Username)
 	assert.Equal(t, "mine", own.BMC.Password.Reveal())
-	assert.Equal(t, OS{Image: "debian-13", Username: "op", Password: own.OS.Password}, own.OS, "no part of the other image")
+	assert.Equal(t, OS{Image: "debian-13", UserData: "cloud-init", Username: "op", Password: own.OS.Password}, own.OS, "no part of the other image")
 	assert.Equal(t, RootDevice{SerialNumber: "S1"}, *own.RootDevice, "hints are not mixed")
 	assert.False(t, own.Overwrite.IsGranted(), "false stands against the default")
 	assert.Equal(t, map[string]string{"row": "b", "rack": "8"}, own.Labels)

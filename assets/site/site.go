@@ -111,12 +111,12 @@ type Node struct {
 	Labels     map[string]string `yaml:"labels" doc:"Labels of its BareMetalHost."`
 }
 
-// NodeDefaults is what is written once for all nodes. The first four of OS are one value, and so are the hints of
+// NodeDefaults is what is written once for all nodes. The first five of OS are one value, and so are the hints of
 // RootDevice, and user and password of a BMC: a node that gives a part of one gives all of it.
 type NodeDefaults struct {
 	BootMode   string            `yaml:"bootMode" enum:"UEFI|UEFISecureBoot|legacy" doc:"bootMode of nodes that do not give one; with UEFISecureBoot unknown machines load signed boot programs, too."`
 	BMC        Login             `yaml:"bmc" doc:"Who logs in to the BMCs of nodes that give neither username nor password."`
-	OS         OS                `yaml:"os" doc:"What nodes are installed with. Image, url, sha256 and format are one value: a node that gives one of them gets none of the others from here."`
+	OS         OS                `yaml:"os" doc:"What nodes are installed with. Image, url, sha256, format and userData are one value: a node that gives one of them gets none of the others from here."`
 	RootDevice *RootDevice       `yaml:"rootDevice" doc:"The disk of nodes without a rootDevice of their own; hints are not mixed."`
 	Overwrite  Consent           `yaml:"overwrite" doc:"overwrite of nodes that do not say; false there refuses what is allowed here."`
 	Labels     map[string]string `yaml:"labels" doc:"Labels of every node, next to its own."`
@@ -149,6 +149,7 @@ type OS struct {
 	URL      URL    `yaml:"url" doc:"http(s) address of an image, in place of image; needs sha256."`
 	SHA256   SHA256 `yaml:"sha256" doc:"SHA-256 of the image, 64 hexadecimal digits."`
 	Format   string `yaml:"format" enum:"qcow2|raw" default:"qcow2" doc:"Format of the image at url."`
+	UserData string `yaml:"userData" enum:"cloud-init|ignition" default:"ignition if the image's name has flatcar, coreos or rhcos in it; else cloud-init" doc:"What the image reads at its first boot."`
 	Username string `yaml:"username" pattern:"^[a-z_][a-z0-9_-]{0,31}$" hint:"up to 32 of a-z, 0-9, '-' and '_', beginning with a letter" default:"firstlight" doc:"User created on the node; may use sudo."`
 	Password Secret `yaml:"password" default:"none: SSH keys only" doc:"Password of that user, in clear or as a crypt hash ($6$… or $y$…). Only a hash ever leaves the appliance."`
 }

@@ -100,6 +100,17 @@ func TestTheRamdiskAsksBeforeItWrites(t *testing.T) {
 	require.NoError(t, err, document)
 	assert.Equal(t, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))), asked[len(asked)-1].HostKey)
 
+	ignition := `ISO 9660: {"source":"data:;base64,` + hostkey.Base64Place() + `"} the end`
+	_, written, _ = strings.Cut(runWith("0", pack(t, ignition)), "\n")
+	asEncoded := unpack(t, written)
+	assert.Len(t, asEncoded, len(ignition), "files of the drive have moved")
+	_, encoded, _ := strings.Cut(strings.TrimSuffix(asEncoded, `"} the end`), ",")
+	private, err := base64.StdEncoding.DecodeString(encoded)
+	require.NoError(t, err, asEncoded)
+	signer, err = ssh.ParsePrivateKey(private)
+	require.NoError(t, err)
+	assert.Equal(t, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))), asked[len(asked)-1].HostKey)
+
 	_, again, _ := strings.Cut(runWith("0", pack(t, drive)), "\n")
 	assert.NotEqual(t, asFilled, unpack(t, again), "two installations have one key")
 	assert.Equal(t, "written by the next manager\n"+pack(t, "no place"), runWith("0", pack(t, "no place")))

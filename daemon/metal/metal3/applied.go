@@ -192,7 +192,13 @@ func NewAppliedObjects(s *site.Site, a AppliedHost, ap Appliance) (NodeObjects, 
 
 	merged, ok := mergeUserData(string(a.UserData), keys)
 	if !ok {
-		return n, nil // it is not cloud-init's; the login decides
+		if merged, ok, err = mergeIgnition(a.UserData, ap.Key); err != nil {
+			return n, fmt.Errorf("host %s: user data: %w", h.Name, err)
+		}
+		if !ok {
+			return n, nil // it is neither cloud-init's nor Ignition's; the login decides
+		}
+		metav1.SetMetaDataAnnotation(&h.ObjectMeta, label.UserData, site.UserDataIgnition)
 	}
 
 	n.User = newAppliedSecret(h.Name, mergedSuffix, "userData", merged)
@@ -278,6 +284,13 @@ func appliedPatch(step Step, n NodeObjects, have *metal3api.BareMetalHost, mode 
 		spec["image"] = imageFields(n.Host.Spec.Image)
 		if n.User != nil {
 			spec["userData"] = fields{"name": n.User.Name, "namespace": n.User.Namespace}
+		}
+		switch kind := n.Host.Annotations[label.UserData]; {
+		case kind == have.Annotations[label.UserData]:
+		case kind == "":
+			annotations[label.UserData] = nil
+		default:
+			annotations[label.UserData] = kind
 		}
 		if n.Meta != nil {
 			spec["metaData"] = fields{"name": n.Meta.Name, "namespace": n.Meta.Namespace}

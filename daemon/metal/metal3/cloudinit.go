@@ -20,11 +20,7 @@ import (
 // It holds no password, only its hash, and no SSH host key, only the place of the one that the node's own ramdisk makes
 // (package hostkey).
 func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
-	keys := []string{a.Key}
-	for _, k := range s.Access.SSHKeys {
-		keys = append(keys, string(k))
-	}
-
+	keys := loginKeys(s, a)
 	user := map[string]any{
 		"name": n.OS.Username, "groups": []string{"sudo"}, "shell": "/bin/bash",
 		"sudo": "ALL=(ALL) NOPASSWD:ALL", "ssh_authorized_keys": keys, "lock_passwd": true,
@@ -75,6 +71,15 @@ func userData(s *site.Site, n site.Node, a Appliance) (string, error) {
 	return "#cloud-config\n" + hostkey.Quote(string(out)), nil
 }
 
+// loginKeys are those of who may log in to a node: the appliance first.
+func loginKeys(s *site.Site, a Appliance) []string {
+	keys := []string{a.Key}
+	for _, k := range s.Access.SSHKeys {
+		keys = append(keys, string(k))
+	}
+	return keys
+}
+
 // Network data of OpenStack (nova's network_data.json, as cloud-init's ConfigDrive reads
 // it): links by MAC, networks on them, resolvers.
 type (
@@ -114,9 +119,15 @@ type (
 	}
 )
 
-// networkData describes the node's links. A node without any asks DHCP on every NIC that
-// the site names, which at least finds the provisioning network.
+// networkData is the node's network as cloud-init reads it.
 func networkData(n site.Node) (string, error) {
+	out, err := json.Marshal(nodeNetwork(n))
+	return string(out), err
+}
+
+// nodeNetwork describes the node's links. A node without any asks DHCP on every NIC that
+// the site names, which at least finds the provisioning network.
+func nodeNetwork(n site.Node) netData {
 	links := n.Links
 	if len(links) == 0 {
 		for _, mac := range withBoot(n) {
@@ -183,8 +194,7 @@ func networkData(n site.Node) (string, error) {
 		}
 	}
 
-	out, err := json.Marshal(data)
-	return string(out), err
+	return data
 }
 
 func withBoot(n site.Node) []site.MAC {

@@ -55,7 +55,7 @@ type Appliance struct {
 // NodeObjects is everything that one node becomes.
 type NodeObjects struct {
 	BMC     *corev1.Secret // nil if the node has no BMC
-	User    *corev1.Secret // <name>-user-data: cloud-init's user data
+	User    *corev1.Secret // <name>-user-data: cloud-init's or Ignition's
 	Network *corev1.Secret // <name>-network-data: OpenStack network data
 	Meta    *corev1.Secret // <name>-meta-data: what the config drive says of the installation besides; nil: nothing
 	Host    *metal3api.BareMetalHost
@@ -78,7 +78,7 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 		return NodeObjects{}, fmt.Errorf("node %s: %w", n.Name, err)
 	}
 
-	user, err := userData(s, n, a)
+	user, err := nodeUserData(s, n, a)
 	if err != nil {
 		return NodeObjects{}, fmt.Errorf("node %s: user data: %w", n.Name, err)
 	}
@@ -91,6 +91,9 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 	name := string(n.Name)
 	host, bmc := NewHost(n, map[string]string{LabelSite: string(s.Name)})
 	host.Annotations[artifact.ImageAnnotation] = image.URL
+	if n.OS.UserDataKind() == site.UserDataIgnition {
+		host.Annotations[label.UserData] = site.UserDataIgnition
+	}
 	host.Spec.Image = &metal3api.Image{
 		URL:          image.URL,
 		Checksum:     image.SHA256,
@@ -121,6 +124,14 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 		Meta:    secret("-meta-data", map[string]string{"metaData": metaData(s)}),
 		Host:    host,
 	}, nil
+}
+
+// nodeUserData is a node's user data, of the kind that its image reads.
+func nodeUserData(s *site.Site, n site.Node, a Appliance) (string, error) {
+	if n.OS.UserDataKind() == site.UserDataIgnition {
+		return ignitionData(s, n, a)
+	}
+	return userData(s, n, a)
 }
 
 // NewHost is the host that a node of a site with its defaults filled in is, without an image, and the Secret of its BMC;

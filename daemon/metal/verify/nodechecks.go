@@ -59,7 +59,8 @@ func checkLogin(f Findings) status.Check {
 	case shell.OtherMachine:
 		return failedCheck("check which machine has that address; if this server was installed by other means, remove it from site.yaml", "%s", a.Text)
 	case shell.Locked:
-		return failedCheck("check the node's console for what cloud-init says; the image must have cloud-init with the data sources ConfigDrive or NoCloud", "%s", a.Text)
+		return failedCheck("check the node's console for what cloud-init or Ignition says; the image must read a config drive: "+
+			"cloud-init by the data source ConfigDrive, Ignition as on the platform openstack", "%s", a.Text)
 	}
 	return failedCheck("the image must be a Linux with a POSIX shell and iproute2", "%s", a.Text)
 }
@@ -211,7 +212,7 @@ func addressesMatch(f Findings) status.Check {
 
 		switch {
 		case l.Address.Method == "static" && !slices.Contains(has, l.Address.Prefix):
-			return failedCheck("check what cloud-init reports on the node's console; an image without network configuration by cloud-init cannot be used with static addresses",
+			return failedCheck("check what cloud-init or Ignition reports on the node's console; an image whose network neither of them configures cannot be used with static addresses",
 				"link %s: %s has %s, site.yaml says %s", linkLabel(l), on.Name, text, l.Address.Prefix)
 		case l.Address.Method == "dhcp" && len(v4) == 0:
 			return failedCheck(
@@ -247,7 +248,7 @@ func routerFromNode(f Findings) status.Check {
 	for _, gateway := range wanted {
 		if !slices.ContainsFunc(r.Defaults, func(d shell.Route) bool { return d.Via == gateway }) {
 			return failedCheck(
-				"check what cloud-init reports on the node's console", "it has no default route through %s", gateway,
+				"check what cloud-init or Ignition reports on the node's console", "it has no default route through %s", gateway,
 			)
 		}
 	}

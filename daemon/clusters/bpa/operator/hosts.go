@@ -85,6 +85,8 @@ func hostFacts(b *metal3api.BareMetalHost) match.Host {
 		if b.Status.ErrorMessage != "" {
 			h.UnusableReason += ": " + apply.RedactIronicError(b.Status.ErrorMessage)
 		}
+	case b.Annotations[label.UserData] == "ignition":
+		h.UnusableReason = "has an image that reads Ignition; clusters are made of Debian nodes with cloud-init"
 	default:
 		if err := checkVerified(b); err != nil {
 			h.UnusableReason = err.Error()

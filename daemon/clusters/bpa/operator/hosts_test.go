@@ -48,6 +48,10 @@ func TestFact(t *testing.T) {
 			with(func(h *match.Host) {
 				h.UnusableReason = "is provisioned, but not proven to work yet (label firstlight.dev/verified)"
 			})},
+		"reads Ignition": {aHost(func(b *host) { b.Annotations = map[string]string{label.UserData: "ignition"} }),
+			with(func(h *match.Host) {
+				h.UnusableReason = "has an image that reads Ignition; clusters are made of Debian nodes with cloud-init"
+			})},
 		"externally provisioned": {aHost(func(b *host) { b.Status.Provisioning.State = metal3api.StateExternallyProvisioned }), whole},
 		"labels overrule inspection": {aHost(func(b *host) { b.Labels[label.SRIOV], b.Labels[label.QAT] = "false", "true" }),
 			with(func(h *match.Host) { h.SRIOV, h.QAT = false, true })},

@@ -283,7 +283,7 @@ func loginAt(ctx context.Context, t Target, address netip.Addr) (*ssh.Client, An
 		)
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		a.Verdict, a.Text = Locked, fmt.Sprintf(
-			"at %s it does not let the appliance's key in as user %s: cloud-init is still at work, or failed (see its console)",
+			"at %s it does not let the appliance's key in as user %s: its first boot is still at work, or failed (see its console)",
 			address, t.User,
 		)
 	default:

@@ -29,8 +29,12 @@ import firstlight
 PATIENCE = 600  # seconds in which the appliance may be starting again
 PAUSE = 5  # seconds between two questions
 
-# Where the private half goes in user data, a string of YAML in double quotes (assets/hostkey).
-PLACE = b"FIRSTLIGHT-HOST-KEY".ljust(394, b"-")
+# Where the private half goes in user data, and how it is written there (assets/hostkey): in a string of YAML in double
+# quotes for cloud-init, in base64 for Ignition.
+PLACES = {
+    b"FIRSTLIGHT-HOST-KEY".ljust(394, b"-"): lambda private: private.replace(b"\n", b"\\n"),
+    b"FIRSTLIGHT/HOST/KEY".ljust(516, b"/"): base64.b64encode,
+}
 
 
 class Manager:
@@ -75,16 +79,18 @@ def fill(configdrive):
     if not configdrive or configdrive.startswith(("http://", "https://")):
         return configdrive, ""
     drive = gzip.decompress(base64.b64decode(configdrive))
-    if PLACE not in drive:
+    if not any(place in drive for place in PLACES):
         return configdrive, ""
     key = ed25519.Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
-    escaped = private.replace(b"\n", b"\\n")
-    if len(escaped) != len(PLACE):
-        raise errors.DeploymentError("a host key has %d bytes, its place %d" % (len(escaped), len(PLACE)))
+    for place, encode in PLACES.items():
+        encoded = encode(private)
+        if len(encoded) != len(place):
+            raise errors.DeploymentError("a host key has %d bytes, its place %d" % (len(encoded), len(place)))
+        drive = drive.replace(place, encoded)
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    return base64.b64encode(gzip.compress(drive.replace(PLACE, escaped))).decode(), public.decode()
+    return base64.b64encode(gzip.compress(drive)).decode(), public.decode()
 
 
 def question(name):
