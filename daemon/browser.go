@@ -35,6 +35,7 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		},
 		LosableData:        d.metal.LosableData,
 		ChangedCertificate: d.metal.ChangedCertificate,
+		OtherServer:        d.metal.OtherServer,
 		Workload: func(ctx context.Context, c status.Cluster) (workload.Contents, error) {
 			text, err := d.readKubeconfig(ctx, c)
 			if err != nil {
@@ -56,6 +57,8 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		Reload:   d.reload,
 
 		EndMaintenance: d.metal.EndMaintenance,
+		Erase:          d.metal.Erase,
+		Replace:        d.metal.Replace,
 		Kubeconfig:     d.readKubeconfig,
 		Bundle: func(ctx context.Context, w io.Writer) error {
 			return NewCollector(ctx, status.SocketPath).Write(ctx, w)

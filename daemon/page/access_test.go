@@ -43,6 +43,9 @@ func shownPages(t *testing.T) map[string]document {
 	}
 	for _, a := range actions() {
 		pages["owner"+a.path(places[a.name])] = b.open(a.path(places[a.name]))
+		if a.choice != nil {
+			pages["owner chose"+a.path(places[a.name])] = b.open(a.path(places[a.name]) + "?choice=" + chosenDisk)
+		}
 	}
 	s := newServer(t, ready())
 	pages["/login"] = newVisitor(t, s).open("/login")

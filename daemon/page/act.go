@@ -1,11 +1,13 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -23,7 +25,8 @@ type confirmView struct {
 	Effect  string
 	Details []string
 	About   string
-	Typed   string // what is typed where it cannot be undone; "": nothing
+	Chosen  []string // before
+	Typed   string   // what is typed where it cannot be undone; "": nothing
 	By      Person
 	Error   string
 }
@@ -47,36 +50,42 @@ func (s *Server) askToConfirm(w http.ResponseWriter, r *http.Request, of *sessio
 		return
 	}
 
-	name := r.PathValue("name")
-	about, ok := a.offered(p, name)
-	if !ok {
+	name, chosen := r.PathValue("name"), chosenBy(r)
+	if _, ok := a.offered(p, name); !ok {
 		s.showResult(w, r, of, a, notice{notOffered, bad})
 		return
 	}
-
-	title := a.describe(name)
-	var details []string
-	if a.details != nil {
-		details = a.details(p, name)
+	if a.choice != nil && len(chosen) == 0 {
+		s.askToChoose(w, r, of, a, p, cmp.Or(problem, chooseFirst(r)))
+		return
 	}
-	main, err := execute("confirm.html", mainView{
-		Version:  p.version,
-		Title:    title,
-		Headline: newHeadline(p.doc),
-		Data: confirmView{
-			Path:    a.path(name),
-			Back:    a.back(name),
-			CSRF:    of.csrf,
-			Token:   s.logins.ask(of, confirmation{action: a.name, name: name, about: about}),
-			Title:   a.title,
-			Effect:  a.effect,
-			Details: details,
-			About:   about,
-			Typed:   a.typedFor(p, name),
-			By:      of.person,
-			Error:   problem,
-		},
+	q, err := s.newQuestion(r.Context(), p, a, name, chosen)
+	if err != nil {
+		s.askToChoose(w, r, of, a, p, err.Error())
+		return
+	}
+
+	s.showQuestion(w, r, of, p, code, a.describe(name), "confirm.html", confirmView{
+		Path:    a.path(name),
+		Back:    a.back(name),
+		CSRF:    of.csrf,
+		Token:   s.logins.ask(of, confirmation{action: a.name, name: name, asked: q.text(), chosen: chosen}),
+		Title:   a.title,
+		Effect:  a.effect,
+		Details: q.details,
+		About:   q.about,
+		Chosen:  chosen,
+		Typed:   a.typedFor(p, name),
+		By:      of.person,
+		Error:   problem,
 	})
+}
+
+// showQuestion shows a page that waits for an answer.
+func (s *Server) showQuestion(
+	w http.ResponseWriter, r *http.Request, of *session, p *picture, code int, title, template string, data any,
+) {
+	main, err := execute(template, mainView{Version: p.version, Title: title, Headline: newHeadline(p.doc), Data: data})
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -85,6 +94,29 @@ func (s *Server) askToConfirm(w http.ResponseWriter, r *http.Request, of *sessio
 	frame := newFrame(p, of, r.URL.Path, title, main)
 	frame.IsStill = true
 	s.write(w, r, code, "frame.html", frame)
+}
+
+// question is what a person is asked before an action.
+type question struct {
+	about   string
+	details []string // what becomes of it, a line each
+}
+
+// text is all of it: if it is another one when the answer comes, it is asked again.
+func (q question) text() string { return strings.Join(append([]string{q.about}, q.details...), "\n") }
+
+// newQuestion is what a person is asked before an action that makes sense now. The error, for people, is why what was
+// chosen cannot be done.
+func (s *Server) newQuestion(ctx context.Context, p *picture, a action, name string, chosen []string) (question, error) {
+	if a.choice != nil {
+		return a.choice.preview(ctx, s, p, name, chosen)
+	}
+	about, _ := a.offered(p, name)
+	q := question{about: about}
+	if a.details != nil {
+		q.details = a.details(p, name)
+	}
+	return q, nil
 }
 
 // serveAction does what was confirmed, and says on the page that it came from what became of it.
@@ -120,18 +152,24 @@ func (s *Server) readOrder(r *http.Request, of *session, a action) (order, *refu
 	name := r.PathValue("name")
 	asked, ok := s.logins.answer(of, r.PostFormValue(confirmField))
 	about, isOffered := a.offered(p, name)
+	var q question
+	if ok && isOffered && asked.action == a.name && asked.name == name {
+		if q, err = s.newQuestion(r.Context(), p, a, name, asked.chosen); err != nil {
+			return order{}, newRefusal(err)
+		}
+	}
 	switch {
 	case !ok, asked.action != a.name, asked.name != name:
 		return order{}, &refusal{http.StatusConflict, "This was confirmed before, or is too old. Confirm it again if it is meant."}
 	case !isOffered:
 		return order{}, &refusal{http.StatusConflict, notOffered}
-	case about != asked.about:
+	case q.text() != asked.asked:
 		return order{}, &refusal{http.StatusConflict, "It is about something else now. Read it again."}
 	}
 	if typed := a.typedFor(p, name); typed != "" && r.PostFormValue(nameField) != typed {
 		return order{}, &refusal{http.StatusUnprocessableEntity, "The name that was typed is another one: type " + typed + "."}
 	}
-	return order{by: of.person, name: name, about: about}, nil
+	return order{by: of.person, name: name, about: about, chosen: asked.chosen}, nil
 }
 
 const notOffered = "This cannot be done now: something has changed meanwhile."

@@ -42,7 +42,7 @@ func newFixture(t *testing.T) *fixture {
 
 // form is what a browser sends after a person has read the confirmation of an action and agreed.
 func (r *fixture) form(b browser, a action) url.Values {
-	d := b.open(a.path(r.places[a.name]))
+	d := b.open(r.question(a))
 	fields := url.Values{}
 	for _, input := range d.id("main").all("input") {
 		fields.Set(input.attr("name"), input.attr("value"))
@@ -53,6 +53,26 @@ func (r *fixture) form(b browser, a action) url.Values {
 	}
 	return fields
 }
+
+// question is where an action is asked to be confirmed, with a disk chosen where one is to be.
+func (r *fixture) question(a action) string {
+	path := a.path(r.places[a.name])
+	if a.choice != nil {
+		path += "?" + url.Values{choiceField: {chosenDisk}}.Encode()
+	}
+	return path
+}
+
+// order is what a person has confirmed.
+func (r *fixture) order(a action, role Role, about string) order {
+	o := order{by: ann(role), name: r.places[a.name], about: about}
+	if a.choice != nil {
+		o.chosen = []string{chosenDisk}
+	}
+	return o
+}
+
+const chosenDisk = "D1"
 
 func (r *fixture) post(b browser, a action, form url.Values, headers ...string) *httptest.ResponseRecorder {
 	return b.ask("POST", a.path(r.places[a.name]), form.Encode(), headers...)
@@ -188,7 +208,7 @@ func tryAs(t *testing.T, a action, role Role) string {
 		require.Equal(t, http.StatusForbidden, page.Code, a.name)
 		require.Contains(t, page.Body.String(), "firstlightd login --role "+string(a.needs))
 
-		_, no := r.perform(t.Context(), a, order{ann(role), name, about})
+		_, no := r.perform(t.Context(), a, r.order(a, role, about))
 		require.NotNil(t, no, "%s as %s: the API server", a.name, role)
 		require.Equal(t, http.StatusForbidden, no.code)
 		require.Empty(t, r.api.takeDone())
@@ -240,6 +260,8 @@ func TestWhatActionsDo(t *testing.T) {
 		"inspect":         `firstlight:ann@laptop: node-001 {"metadata":{"annotations":{"inspect.metal3.io":""}}}`,
 		"resume":          `firstlight:ann@laptop: node-002 {"metadata":{"annotations":{"baremetalhost.metal3.io/paused":null}}}`,
 		"overwrite":       `firstlight:ann@laptop: node-001 {"metadata":{"annotations":{"firstlight.dev/overwrite":"data-00000000000a"}}}`,
+		"erase":           "erase [D1] of node-001, confirmed node-001",
+		"replace-server":  "replace the server of node-007, confirmed node-007",
 		"end-maintenance": "end maintenance of node-003",
 		"trust":           "trust node-006 " + strings.Repeat("ab", 32),
 		"kubeconfig":      "kubeconfig edge",
@@ -275,12 +297,14 @@ func TestActionsAreOfferedWhereTheyMakeSense(t *testing.T) {
 		{Operator, "/nodes/52:54:00:99:00:01", []string{"Make it a node"}},
 		{Operator, "/nodes/node-000", []string{"Take it into service as it is"}},
 		{Operator, "/nodes/node-001", []string{"Inspect again"}},
-		{Owner, "/nodes/node-001", []string{"Inspect again", "Install over its data"}},
+		{Owner, "/nodes/node-001", []string{"Inspect again", "Install over its data", "Erase its disks"}},
 		{Operator, "/nodes/node-002", []string{"Resume"}},
 		{Operator, "/nodes/node-003", []string{"End its maintenance"}}, // nothing else: it is being installed
 		{Operator, "/nodes/node-004", []string{"Switch off", "Restart"}},
 		{Operator, "/nodes/node-005", []string{"Switch on"}},
 		{Operator, "/nodes/node-006", nil},
+		{Operator, "/nodes/node-007", nil},
+		{Owner, "/nodes/node-007", []string{"Let its new server take its place"}},
 		{Owner, "/nodes/node-006", []string{"Trust its BMC's new certificate"}},
 		{Operator, "/appliance", []string{"Reload the site", "Download the support bundle"}},
 	} {

@@ -28,6 +28,12 @@ type Deeds struct {
 
 	EndMaintenance func(ctx context.Context, node string) error // Ironic works with the node again
 
+	// Erase has disks of a node erased if confirm is the node's name; if it is "", the answer says what would be. Replace
+	// has the server of a node replaced by the one that the site names, and returns what that is. Their errors are for
+	// people.
+	Erase   func(ctx context.Context, node string, disks []string, confirm string) (status.Erase, error)
+	Replace func(node, confirm string) (string, error)
+
 	// ReadSite is the document on the stick, with its secrets; nil if there is none. ReplaceSite has another one, of which
 	// base is not the digest any more, left alone, and what it wrote read and in the history. PreviewSite is why nodes
 	// would not be changed if a site with its defaults were applied, by their names.
@@ -75,6 +81,7 @@ type action struct {
 
 	details func(p *picture, name string) []string // what becomes of it besides effect, a line each; nil: nothing
 	typed   func(p *picture, name string) string   // what is typed where that is not final for all; nil: nothing
+	choice  *choice                                // what is chosen before it is confirmed; nil: nothing is
 }
 
 // typedFor is what whoever confirms an action must type; "": nothing.
@@ -93,6 +100,8 @@ type order struct {
 	by    Person
 	name  string // of what it is done to; "" for the appliance
 	about string
+
+	chosen []string // values of the action's choice
 }
 
 // result is what became of an action.
@@ -175,6 +184,8 @@ func actions() []action {
 				return result{text: "The BMC of " + o.name + " is trusted with sha256 " + now + "."}, err
 			},
 		},
+		newEraseAction(),
+		newReplaceServerAction(),
 		{
 			name: "kubeconfig", on: onCluster, needs: Owner, title: "Download the kubeconfig",
 			effect:  "Whoever has this file is administrator of the cluster. Keep it like a key.",

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -39,6 +40,9 @@ func acting() (of *state, places map[string]string) {
 	of.hosts["node-002"].Annotations = map[string]string{metal3api.PausedAnnotation: ""}
 	of.doc.Nodes[0].Rule, of.doc.Nodes[3].Rule = "running", "maintenance"
 	of.losable = map[string]string{"node-001": "data-00000000000a"}
+	of.otherServers = map[string]string{"node-007": "the boot MAC 52:54:00:00:07:07, not " + mac(7)}
+	of.hosts["node-001"].Status.HardwareDetails.Storage = append(of.hosts["node-001"].Status.HardwareDetails.Storage,
+		metal3api.Storage{Name: "/dev/sdb", SizeBytes: 480e9, WWN: "0x5b"})
 	of.certificates = map[string]string{"node-006": strings.Repeat("ab", 32)}
 	of.details[0].Awaits, of.details[0].Node = true, "node-abc"
 	of.details[0].Why, of.details[0].Fix = "its BMC 10.30.0.101 takes the login of \"admin\"; it awaits approval", "run: firstlightd approve node-abc"
@@ -60,10 +64,33 @@ func acting() (of *state, places map[string]string) {
 		"resume":          "node-002",
 		"end-maintenance": "node-003",
 		"overwrite":       "node-001",
+		"erase":           "node-001",
+		"replace-server":  "node-007",
 		"trust":           "node-006",
 		"kubeconfig":      "edge",
 		"replace":         draftName(),
 	}
+}
+
+// previewedErase is what a daemon says of two disks, of which some would be erased.
+func previewedErase(node string, disks []string) (status.Erase, error) {
+	e := status.Erase{Node: node}
+	all := map[string]status.EraseDisk{
+		"D1":   {Name: "/dev/nvme0n1", Serial: "D1", Bytes: 960e9, Holds: []string{"gpt", "ext4"}},
+		"0x5b": {Name: "/dev/sdb", WWN: "0x5b", Bytes: 480e9},
+	}
+	for _, name := range disks {
+		d, ok := all[name]
+		if !ok {
+			return status.Erase{}, fmt.Errorf("%s is not erased: %q names 0 of its disks", node, name)
+		}
+		e.Disks = append(e.Disks, d)
+		delete(all, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		e.Kept = append(e.Kept, all[name])
+	}
+	return e, nil
 }
 
 // apiServer answers as the API server does that has the objects of Rights, for what the page asks it.
@@ -188,6 +215,16 @@ func (s *apiServer) deeds() Deeds {
 		Reload: func() error {
 			s.note("reload")
 			return nil
+		},
+		Erase: func(_ context.Context, node string, disks []string, confirm string) (status.Erase, error) {
+			if confirm != "" {
+				s.note("erase %s of %s, confirmed %s", disks, node, confirm)
+			}
+			return previewedErase(node, disks)
+		},
+		Replace: func(node, confirm string) (string, error) {
+			s.note("replace the server of %s, confirmed %s", node, confirm)
+			return "the boot MAC 52:54:00:00:07:07", nil
 		},
 		Kubeconfig: func(_ context.Context, c status.Cluster) ([]byte, error) {
 			s.note("kubeconfig %s", c.Name)

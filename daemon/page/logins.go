@@ -47,7 +47,8 @@ type confirmation struct {
 	token  string
 	action string
 	name   string
-	about  string
+	asked  string // the question's text
+	chosen []string
 }
 
 // notice says on the next page what became of an action.

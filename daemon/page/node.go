@@ -17,6 +17,7 @@ import (
 type nodeView struct {
 	Card     card
 	Error    string
+	Erased   string      // when and how which of its disks were erased last
 	Checks   []checkList // that were asked
 	BMC      string      // its address
 	Hardware []fact      // none before it was inspected
@@ -69,7 +70,7 @@ func newNodeView(p *picture, by Role, name string) (nodeView, bool) {
 
 	n := p.nodes[i]
 	offers := append(newOffers(p, by, onMachine, name), newOffers(p, by, onNode, name)...)
-	v := nodeView{Card: newCard(p, n), Error: n.Error, Offers: offers}
+	v := nodeView{Card: newCard(p, n), Error: n.Error, Erased: n.Erased, Offers: offers}
 	for _, list := range []checkList{
 		{"preflight", "Before it was switched on", n.Preflight},
 		{"checks", "Of the installed system", n.Checks},

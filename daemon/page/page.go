@@ -58,6 +58,8 @@ type Sources struct {
 	LosableData func(node string) string
 	// ChangedCertificate is the SHA-256 of what a node's BMC shows in place of the pinned certificate; "": nothing.
 	ChangedCertificate func(node string) string
+	// OtherServer is what the site says of a node that is another server's than the one that it stands for; "": nothing.
+	OtherServer func(node string) string
 
 	// DHCP is what the appliance's DHCP servers do, one for each network that the site asks for one on.
 	DHCP func() []NetworkDHCP

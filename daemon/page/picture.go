@@ -37,6 +37,7 @@ type picture struct {
 
 	losable      map[string]string // fingerprints of data that keeps nodes from being installed
 	certificates map[string]string // fingerprints of what BMCs show in place of a pinned certificate
+	otherServers map[string]string // what the site says of nodes that is another server's
 
 	workloads map[string]answer[workloadAnswer] // of clusters that somebody looks at, by clusterRef
 	secrets   *answer[vault.Listing]            // nil while nobody looks
@@ -72,6 +73,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 
 		losable:      map[string]string{},
 		certificates: map[string]string{},
+		otherServers: map[string]string{},
 		workloads:    s.workloads.known(),
 
 		discover: s.sources.Site().Discover,
@@ -111,6 +113,9 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		if print := s.sources.ChangedCertificate(n.Name); print != "" {
 			p.certificates[n.Name] = print
 		}
+		if text := s.sources.OtherServer(n.Name); text != "" {
+			p.otherServers[n.Name] = text
+		}
 	}
 
 	for _, n := range s.sources.Site().Nodes {
@@ -149,7 +154,7 @@ func (p *picture) digest() (string, error) {
 	}
 
 	b, err := json.Marshal([]any{
-		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, workloads, p.secretList(), p.leaseStates(),
+		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.otherServers, workloads, p.secretList(), p.leaseStates(),
 		sitedocument.Digest(p.siteText), history, p.wantsNoCluster,
 		p.time.Unix() / 60,
 	})

@@ -67,6 +67,7 @@ func TestTheAPIServerDecidesWhoMayAct(t *testing.T) {
 	of, places := acting()
 	log.stick = of.siteText
 	s := newServerWith(t, of, deeds)
+	r := &fixture{Server: s, t: t, of: of, places: places, api: log}
 	for name, h := range of.hosts {
 		h.ResourceVersion = ""
 		h.Spec.Image = nil
@@ -75,9 +76,8 @@ func TestTheAPIServerDecidesWhoMayAct(t *testing.T) {
 
 	for _, role := range Roles() {
 		for _, a := range actions() {
-			name := places[a.name]
-			about, _ := a.offered(mustPicture(t, s), name)
-			done, no := s.perform(t.Context(), a, order{ann(role), name, about})
+			about, _ := a.offered(mustPicture(t, s), places[a.name])
+			done, no := s.perform(t.Context(), a, r.order(a, role, about))
 			if done.write != nil {
 				assert.NoError(t, done.write(io.Discard))
 			}

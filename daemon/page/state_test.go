@@ -34,6 +34,7 @@ type state struct {
 
 	losable      map[string]string
 	certificates map[string]string
+	otherServers map[string]string
 
 	dhcp      []NetworkDHCP
 	workloads map[string]workload.Contents // by cluster; one without any does not answer
@@ -53,6 +54,7 @@ func (s *state) sources() Sources {
 
 		LosableData:        func(name string) string { return s.losable[name] },
 		ChangedCertificate: func(name string) string { return s.certificates[name] },
+		OtherServer:        func(name string) string { return s.otherServers[name] },
 
 		Workload: func(_ context.Context, c status.Cluster) (workload.Contents, error) {
 			if w, ok := s.workloads[c.Name]; ok {
