@@ -43,6 +43,20 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 			}
 			return workload.Asker{}.Ask(ctx, text)
 		},
+		Pod: func(ctx context.Context, c status.Cluster, pod workload.PodRef) (workload.PodDetails, error) {
+			text, err := d.readKubeconfig(ctx, c)
+			if err != nil {
+				return workload.PodDetails{}, err
+			}
+			return workload.Asker{}.AskPod(ctx, text, pod)
+		},
+		Log: func(ctx context.Context, c status.Cluster, of workload.LogRef) (workload.Log, error) {
+			text, err := d.readKubeconfig(ctx, c)
+			if err != nil {
+				return workload.Log{}, err
+			}
+			return workload.Asker{}.AskLog(ctx, text, of)
+		},
 
 		SiteText:    d.host.Document,
 		SiteHistory: d.siteHistory.List,

@@ -22,6 +22,7 @@ func shownPages(t *testing.T) map[string]document {
 		if len(of.doc.Nodes) > 0 {
 			paths = append(paths, "/nodes/node-000", "/nodes/52:54:00:99:00:01", "/clusters/edge", "/clusters/lab")
 			paths = append(paths, "/site/documents/4", "/site/documents/5")
+			paths = append(paths, "/clusters/edge/pods/default/web", "/clusters/edge/pods/default/gone")
 		}
 		for _, path := range paths {
 			pages[name+path] = b.open(path)
@@ -32,6 +33,9 @@ func shownPages(t *testing.T) map[string]document {
 	api.stick = of.siteText
 	b := logInAs(t, newServerWith(t, of, api.deeds()), Owner)
 	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", "/secrets", "/appliance"} {
+		pages["owner"+path] = b.open(path)
+	}
+	for _, path := range []string{webPath, webPath + "/logs/web", webPath + "/logs/web/previous", webPath + "/logs/none"} {
 		pages["owner"+path] = b.open(path)
 	}
 	for _, path := range []string{"/site", "/discovered", "/uploads", editPath, editPath + "?from=4"} {

@@ -29,6 +29,8 @@ func TestABrowserReadsEveryPage(t *testing.T) {
 	for _, page := range []struct{ path, name, shows string }{
 		{"/clusters/edge", "cluster", "CrashLoopBackOff: back-off 5m0s"},
 		{"/clusters/lab", "cluster-failed", "It did not answer at"},
+		{webPath, "pod", "it ended last with Error, exit code 2"},
+		{webPath + "/logs/migrate", "log", "The last 500 lines"},
 		{"/networks", "networks", "172.22.0.51"},
 		{"/secrets", "secrets", "logins of BMCs"},
 		{"/addons", "addons", "sriov-network, waiting, after sriov-operator"},

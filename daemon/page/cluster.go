@@ -90,14 +90,20 @@ func (s *Server) newWorkloads() *lookup[workloadAnswer] {
 }
 
 // askWorkload has it in the next picture what runs on a cluster that has a kubeconfig.
-func (s *Server) askWorkload(ctx context.Context, ref string) {
+func (s *Server) askWorkload(r *http.Request) {
+	if ref, ok := s.askedCluster(r); ok {
+		s.workloads.get(r.Context(), ref)
+	}
+}
+
+// askedCluster is the reference of the cluster that a page is about; false if it cannot be asked.
+func (s *Server) askedCluster(r *http.Request) (ref string, ok bool) {
 	p, err := s.hub.current()
 	if err != nil {
-		return
+		return "", false
 	}
-	if c, ok := findCluster(p.doc.Clusters, ref); ok && mayAnswer(c) {
-		s.workloads.get(ctx, clusterRef(p.doc.Clusters, c))
-	}
+	c, ok := findCluster(p.doc.Clusters, r.PathValue("name"))
+	return clusterRef(p.doc.Clusters, c), ok && mayAnswer(c)
 }
 
 // mayAnswer reports whether a cluster is so far that its API may be there. One of Cluster API has its kubeconfig before
@@ -130,6 +136,13 @@ type workloadView struct {
 	Time   time.Time
 	workload.Contents
 	HiddenNodes, HiddenPods int // those that are well and not listed
+
+	Ref string
+}
+
+// PodPath is the page of a pod of the cluster.
+func (v workloadView) PodPath(p workload.Pod) string {
+	return podPath(v.Ref, workload.PodRef{Namespace: p.Namespace, Name: p.Name})
 }
 
 // showCluster is the page of one cluster.
@@ -178,7 +191,7 @@ func newWorkloadView(p *picture, ref string, c status.Cluster, denied string) wo
 		return workloadView{Asking: true}
 	}
 
-	v := workloadView{Time: a.Time, Error: a.Value.Error, Contents: a.Value.Contents}
+	v := workloadView{Time: a.Time, Error: a.Value.Error, Contents: a.Value.Contents, Ref: ref}
 	v.HiddenNodes, v.HiddenPods = v.NodeCount-len(v.Nodes), v.PodCount-len(v.Pods)
 	return v
 }

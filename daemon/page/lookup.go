@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -8,7 +9,7 @@ import (
 
 // Bounds of what lookups keep.
 const (
-	maxLookups = 1024            // answers of one lookup
+	maxLookups = 1024            // answers of one lookup that says no number
 	lookupTTL  = 2 * time.Minute // an open page asks again at least every minute
 )
 
@@ -19,6 +20,7 @@ type lookup[T any] struct {
 	changed func()           // there is another answer; nil: nobody wants to know
 	now     func() time.Time // nil: time.Now
 
+	most     int           // answers that are kept; 0: maxLookups
 	parallel int           // questions at once, about different names; others wait their turn
 	timeout  time.Duration // of a question, with its turn
 	fresh    time.Duration // for which an answer is not asked for again
@@ -77,7 +79,7 @@ func (l *lookup[T]) begin(ctx context.Context, name string) (e *lookupEntry[T], 
 
 	e = l.answers[name]
 	if e == nil {
-		if len(l.answers) >= maxLookups {
+		if len(l.answers) >= cmp.Or(l.most, maxLookups) {
 			return nil, nil
 		}
 		e = &lookupEntry[T]{}

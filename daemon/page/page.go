@@ -66,6 +66,9 @@ type Sources struct {
 
 	// Workload asks a cluster what runs on it. It does not answer from memory, and its error is for people.
 	Workload func(ctx context.Context, c status.Cluster) (workload.Contents, error)
+	// Pod and Log ask a cluster about one pod, and what one of its containers printed, in the same way.
+	Pod func(ctx context.Context, c status.Cluster, pod workload.PodRef) (workload.PodDetails, error)
+	Log func(ctx context.Context, c status.Cluster, of workload.LogRef) (workload.Log, error)
 	// Secrets lists the appliance's secrets, without a value. It does not answer from memory.
 	Secrets func(ctx context.Context) vault.Listing
 
@@ -92,6 +95,8 @@ type Server struct {
 
 	reviews   *lookup[error] // who may read what
 	workloads *lookup[workloadAnswer]
+	pods      *lookup[podAnswer]
+	logs      *lookup[logAnswer]
 	secrets   *lookup[vault.Listing]
 }
 
@@ -115,6 +120,7 @@ func New(
 	s.hub = newHub(s.read)
 	s.handler = s.newHandler()
 	s.reviews, s.workloads, s.secrets = s.newReviews(), s.newWorkloads(), s.newSecrets()
+	s.pods, s.logs = s.newPods(), s.newLogs()
 	return s
 }
 

@@ -40,6 +40,8 @@ type picture struct {
 	otherServers map[string]string // what the site says of nodes that is another server's
 
 	workloads map[string]answer[workloadAnswer] // of clusters that somebody looks at, by clusterRef
+	pods      map[string]answer[podAnswer]      // that somebody looks at, by podKey
+	logs      map[string]answer[logAnswer]      // that somebody reads, by logKey
 	secrets   *answer[vault.Listing]            // nil while nobody looks
 
 	wantsNoCluster bool // the site says so
@@ -75,6 +77,8 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		certificates: map[string]string{},
 		otherServers: map[string]string{},
 		workloads:    s.workloads.known(),
+		pods:         s.pods.known(),
+		logs:         s.logs.known(),
 
 		discover: s.sources.Site().Discover,
 		siteText: s.sources.SiteText(),
@@ -143,18 +147,13 @@ func (p *picture) digest() (string, error) {
 		}
 	}
 
-	workloads := map[string]workloadAnswer{} // without the time of each: it changes when nothing else does
-	for ref, a := range p.workloads {
-		workloads[ref] = a.Value
-	}
-
 	history := make([]string, len(p.history))
 	for i, e := range p.history {
 		history[i] = strconv.Itoa(e.Number) + e.By
 	}
 
 	b, err := json.Marshal([]any{
-		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.otherServers, workloads, p.secretList(), p.leaseStates(),
+		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.otherServers, p.answers(), p.secretList(), p.leaseStates(),
 		sitedocument.Digest(p.siteText), history, p.wantsNoCluster,
 		p.time.Unix() / 60,
 	})
@@ -164,6 +163,19 @@ func (p *picture) digest() (string, error) {
 
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8]), nil
+}
+
+// answers are what clusters said, without the time of each: it changes when nothing else does.
+func (p *picture) answers() []any {
+	return []any{valuesOf(p.workloads), valuesOf(p.pods), valuesOf(p.logs)}
+}
+
+func valuesOf[T any](answers map[string]answer[T]) map[string]T {
+	values := map[string]T{}
+	for key, a := range answers {
+		values[key] = a.Value
+	}
+	return values
 }
 
 // leaseStates are what the DHCP servers do, without the ends of leases: they move whenever a machine renews its own.
@@ -194,6 +206,9 @@ type rendering struct {
 	isFound bool // there is such a page
 }
 
+// maxRendered is how many pages are kept of one picture: pods may have any name.
+const maxRendered = 2048
+
 // render returns what make returns, made once for each picture however many ask. What is not found is not kept: people
 // make up paths without end.
 func (p *picture) render(key string, make func() (rendering, error)) (rendering, error) {
@@ -209,7 +224,9 @@ func (p *picture) render(key string, make func() (rendering, error)) (rendering,
 		if err == nil && m.isFound {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.rendered[key] = m
+			if len(p.rendered) < maxRendered {
+				p.rendered[key] = m
+			}
 		}
 		return m, err
 	})

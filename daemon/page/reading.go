@@ -19,7 +19,7 @@ type reading struct {
 	isWhole  bool // without it the page has nothing
 
 	// ask has it in the next picture, or soon after.
-	ask func(s *Server, ctx context.Context, name string)
+	ask func(s *Server, r *http.Request)
 }
 
 // readings are all of them. A role has the rights of those that it covers.
@@ -30,6 +30,27 @@ func readings() []reading {
 			resource: "workloads",
 			needs:    Viewer,
 			ask:      (*Server).askWorkload,
+		},
+		{
+			pattern:  podPattern,
+			resource: "workloads",
+			needs:    Viewer,
+			isWhole:  true,
+			ask:      (*Server).askPod,
+		},
+		{
+			pattern:  logPattern,
+			resource: "logs", // which may hold secrets
+			needs:    Operator,
+			isWhole:  true,
+			ask:      (*Server).askLog,
+		},
+		{
+			pattern:  logPattern + previousLog,
+			resource: "logs",
+			needs:    Operator,
+			isWhole:  true,
+			ask:      (*Server).askLog,
 		},
 		{
 			pattern:  "/addons",
@@ -85,7 +106,7 @@ func (s *Server) prepare(r *http.Request, by Person, v view) (*http.Request, rea
 		return r.WithContext(context.WithValue(r.Context(), denialKey{}, err)), of
 	}
 	if of.ask != nil {
-		of.ask(s, r.Context(), r.PathValue("name"))
+		of.ask(s, r)
 	}
 	return r, of
 }

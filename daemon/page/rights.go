@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -75,8 +76,10 @@ func newClusterRole(r Role) *rbacv1.ClusterRole {
 		}
 	}
 
+	var seen []string
 	for _, of := range readings() {
-		if r.covers(of.needs) {
+		if r.covers(of.needs) && !slices.Contains(seen, of.resource) {
+			seen = append(seen, of.resource)
 			rules = append(rules, rbacv1.PolicyRule{
 				APIGroups: []string{rightsGroup},
 				Resources: []string{of.resource},

@@ -38,7 +38,7 @@ func (s *Server) newSecrets() *lookup[vault.Listing] {
 }
 
 // askSecrets has the list in the next picture, or soon after.
-func (s *Server) askSecrets(ctx context.Context, _ string) { s.secrets.get(ctx, "") }
+func (s *Server) askSecrets(r *http.Request) { s.secrets.get(r.Context(), "") }
 
 // showSecrets is the page of secrets.
 func showSecrets(p *picture, _ Role, _ *http.Request) (any, string, bool) {

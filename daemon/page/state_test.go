@@ -38,6 +38,8 @@ type state struct {
 
 	dhcp      []NetworkDHCP
 	workloads map[string]workload.Contents // by cluster; one without any does not answer
+	pods      map[workload.PodRef]workload.PodDetails
+	logs      map[workload.LogRef]workload.Log
 	siteText  []byte
 	history   []sitedocument.Entry
 }
@@ -61,6 +63,18 @@ func (s *state) sources() Sources {
 				return w, nil
 			}
 			return workload.Contents{}, errors.New("https://172.22.1.5:6443: i/o timeout")
+		},
+		Pod: func(_ context.Context, _ status.Cluster, pod workload.PodRef) (workload.PodDetails, error) {
+			if d, ok := s.pods[pod]; ok {
+				return d, nil
+			}
+			return workload.PodDetails{}, fmt.Errorf("pod %s is not there any more", pod)
+		},
+		Log: func(_ context.Context, _ status.Cluster, of workload.LogRef) (workload.Log, error) {
+			if l, ok := s.logs[of]; ok {
+				return l, nil
+			}
+			return workload.Log{}, fmt.Errorf("container %s is not valid for pod %s", of.Container, of.Pod.Name)
 		},
 		SiteText:    func() []byte { return s.siteText },
 		SiteHistory: func() []sitedocument.Entry { return s.history },
@@ -190,6 +204,7 @@ func rack(nodes int) *state {
 		}},
 	}
 	s.workloads = map[string]workload.Contents{"edge": contents()}
+	s.pods, s.logs = recordedPods()
 	s.doc.Components = components()
 	s.siteText, s.history = recordedSite(nodes)
 	s.dhcp = servedNetworks()

@@ -38,6 +38,9 @@ func views() []view {
 			return newClustersView(p, by), "Clusters", true
 		}},
 		{"/clusters/{name}", "", "", "cluster.html", showCluster},
+		{podPattern, "", "", "pod.html", showPod},
+		{logPattern, "", "", "log.html", showLog},
+		{logPattern + previousLog, "", "", "log.html", showLog},
 		{"/addons", "Add-ons", "/addons", "addons.html", showAddOns},
 		{"/networks", "Networks", "/networks", "networks.html", showNetworks},
 		{"/uploads", "Uploads", "/uploads", "uploads.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {

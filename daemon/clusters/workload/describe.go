@@ -86,10 +86,15 @@ func (c *Contents) bound() {
 	slices.SortFunc(c.Pods, func(a, b Pod) int {
 		return cmp.Or(compareWell(a.IsWell, b.IsWell), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	slices.SortStableFunc(c.Events, func(a, b Event) int { return b.Time.Compare(a.Time) })
 	c.Nodes = slices.Clone(c.Nodes[:min(len(c.Nodes), keptNodes)])
 	c.Pods = slices.Clone(c.Pods[:min(len(c.Pods), keptPods)])
-	c.Events = slices.Clone(c.Events[:min(len(c.Events), keptEvents)])
+	c.Events = newestEvents(c.Events)
+}
+
+// newestEvents are those that people are shown.
+func newestEvents(all []Event) []Event {
+	slices.SortStableFunc(all, func(a, b Event) int { return b.Time.Compare(a.Time) })
+	return slices.Clone(all[:min(len(all), keptEvents)])
 }
 
 // compareWell puts what is not well first.

@@ -15,9 +15,9 @@ import (
 
 // list has each of the first objects of a resource read, and reports whether there are more than most.
 func list[T any](
-	ctx context.Context, core rest.Interface, resource string, most int, read func(*T),
+	ctx context.Context, request *rest.Request, resource string, most int, read func(*T),
 ) (more bool, err error) {
-	body, err := core.Get().Resource(resource).Param("limit", strconv.Itoa(most)).
+	body, err := request.Resource(resource).Param("limit", strconv.Itoa(most)).
 		SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
 	if err != nil {
 		return false, err
@@ -90,6 +90,12 @@ func decodeItems[T any](from *json.Decoder, in *objectReader, most int, read fun
 		read(&object)
 	}
 	return true, expect(from, json.Delim(']'))
+}
+
+// decodeObject reads one object.
+func decodeObject[T any](body io.Reader) (*T, error) {
+	object := new(T)
+	return object, json.NewDecoder(&objectReader{from: body, left: maxObject}).Decode(object)
 }
 
 func expect(from *json.Decoder, want json.Delim) error {

@@ -60,10 +60,25 @@ type Asker struct {
 
 // Ask reads what runs on the cluster of a kubeconfig. Of several control planes the first that answers is asked. The
 // error is for people.
-func (a Asker) Ask(ctx context.Context, text []byte) (Contents, error) {
+func (a Asker) Ask(ctx context.Context, text []byte) (c Contents, err error) {
+	server, version, err := a.reach(ctx, text, func(set *kubernetes.Clientset) error {
+		c, err = a.read(ctx, set)
+		return err
+	})
+	if err != nil {
+		return Contents{}, err
+	}
+	c.Server, c.Version = server, excerpt.Start(version, 60)
+	return c, nil
+}
+
+// reach has something read from the first API server of a kubeconfig that answers, and returns where that is.
+func (a Asker) reach(
+	ctx context.Context, text []byte, read func(*kubernetes.Clientset) error,
+) (server, version string, err error) {
 	configs, err := kubeconfig.ParseContexts(text)
 	if err != nil {
-		return Contents{}, fmt.Errorf("its kubeconfig is not used: %w", err)
+		return "", "", fmt.Errorf("its kubeconfig is not used: %w", err)
 	}
 
 	var problems []error
@@ -74,14 +89,12 @@ func (a Asker) Ask(ctx context.Context, text []byte) (Contents, error) {
 			continue
 		}
 
-		c, err := a.read(ctx, set)
-		if err != nil {
-			return Contents{}, fmt.Errorf("%s: %w", config.Host, err)
+		if err := read(set); err != nil {
+			return "", "", fmt.Errorf("%s: %w", config.Host, err)
 		}
-		c.Server, c.Version = config.Host, excerpt.Start(version, 60)
-		return c, nil
+		return config.Host, version, nil
 	}
-	return Contents{}, errors.Join(problems...)
+	return "", "", errors.Join(problems...)
 }
 
 // connect returns a client of one API server, once that has said its version.
@@ -110,22 +123,18 @@ func (a Asker) connect(ctx context.Context, config *rest.Config) (set *kubernete
 
 // read lists nodes, pods and events at the same time.
 func (a Asker) read(ctx context.Context, set *kubernetes.Clientset) (Contents, error) {
-	now := time.Now
-	if a.Now != nil {
-		now = a.Now
-	}
 	var c Contents // each list has fields of its own
-	at, core, asked := now(), set.CoreV1().RESTClient(), new(errgroup.Group)
+	at, core, asked := a.now(), set.CoreV1().RESTClient(), new(errgroup.Group)
 	asked.Go(func() (err error) {
-		c.MoreNodes, err = list(ctx, core, "nodes", maxNodes, c.addNode)
+		c.MoreNodes, err = list(ctx, core.Get(), "nodes", maxNodes, c.addNode)
 		return err
 	})
 	asked.Go(func() (err error) {
-		c.MorePods, err = list(ctx, core, "pods", maxPods, func(p *corev1.Pod) { c.addPod(p, at) })
+		c.MorePods, err = list(ctx, core.Get(), "pods", maxPods, func(p *corev1.Pod) { c.addPod(p, at) })
 		return err
 	})
 	asked.Go(func() (err error) {
-		c.MoreEvents, err = list(ctx, core, "events", maxEvents, c.addEvent)
+		c.MoreEvents, err = list(ctx, core.Get(), "events", maxEvents, c.addEvent)
 		return err
 	})
 	if err := asked.Wait(); err != nil {
@@ -134,6 +143,13 @@ func (a Asker) read(ctx context.Context, set *kubernetes.Clientset) (Contents, e
 
 	c.bound()
 	return c, nil
+}
+
+func (a Asker) now() time.Time {
+	if a.Now != nil {
+		return a.Now()
+	}
+	return time.Now()
 }
 
 // boundedTransport breaks off answers that are longer than maxAnswer, and follows none to another place: whoever has the
