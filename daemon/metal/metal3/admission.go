@@ -161,7 +161,7 @@ func clearedPolicy() []client.Object {
 		Validations: []admissionv1.Validation{{
 			Expression: `(` + clearedIs + `) == '' || (` + clearedIs + `) == (` + clearedWas + `) || ` + isDaemon,
 			Message: "the annotation " + label.Cleared + " says what the appliance has checked, and the appliance alone sets " +
-				"it; leave it as it is: a host that has passed its checks goes on by itself",
+				"it; leave it as it is: a host that has passed its checks continues automatically",
 		}},
 	})
 }
