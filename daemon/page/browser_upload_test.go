@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,7 +27,7 @@ func (c *chromium) choose(selector, file string) {
 // TestABrowserUploads: a file of several pieces, on a phone, with connections that get lost, and once more after the
 // page was loaded again in the middle.
 func TestABrowserUploads(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), browserHung)
 	defer cancel()
 	c := startChromium(ctx, t)
 	r := newFixture(t)

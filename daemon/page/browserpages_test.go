@@ -13,7 +13,7 @@ import (
 // TestABrowserReadsEveryPage opens the pages of the site in light and dark, wide and as narrow as a phone, without
 // JavaScript: nothing is cut off, and the keyboard reaches what is to be followed or scrolled.
 func TestABrowserReadsEveryPage(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), browserHung)
 	defer cancel()
 	of := rack(10)
 	s := newServer(t, of)

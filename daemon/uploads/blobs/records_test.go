@@ -58,6 +58,9 @@ func TestRecordsOfAnOwnerAreNotWithoutEnd(t *testing.T) {
 }
 
 func TestNumberOfArtifactsOfAnOwner(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes ten thousand artifacts, which takes a busy machine minutes: leave out -short")
+	}
 	b := newFixture(t, server(t, s3test.StartInMemory(t, nil)), nil)
 	for i := range artifact.MaxRecords {
 		k := key(fmt.Sprint("tool-", i))
