@@ -19,6 +19,9 @@ type Erasure struct {
 	Host  string       `json:"host"` // UID of its object
 	Asked time.Time    `json:"asked"`
 	Disks []ErasedDisk `json:"disks"` // those that were named, and no other
+	// Lost is whether the host was found paused for an erasure of which there is no record any more. It has no disks: all
+	// that is left to do is to make the host available again.
+	Lost bool `json:"lost,omitempty"`
 	// Tries is how often Ironic was told to have them erased. A server that loses its power meanwhile begins again.
 	Tries   int       `json:"tries,omitempty"`
 	Started time.Time `json:"started,omitzero"` // the last try

@@ -251,6 +251,7 @@ func TestADiskWithoutNumbersIsTheSame(t *testing.T) {
 func TestNextErase(t *testing.T) {
 	done := func(e *Erasure, _ *metal3api.BareMetalHost) { e.Disks[0].Erased = time.Now() }
 	work := func(_ *Erasure, h *metal3api.BareMetalHost) { h.Spec.Image = &metal3api.Image{URL: "x"} }
+	lost := func(e *Erasure, _ *metal3api.BareMetalHost) { e.Disks, e.Lost = nil, true }
 	paused := func(_ *Erasure, h *metal3api.BareMetalHost) { h.Annotations[annotationPaused] = "" } // by its owner
 	for i, c := range []struct {
 		node   *EraseNode
@@ -286,6 +287,16 @@ func TestNextErase(t *testing.T) {
 			h.Spec.Image = &metal3api.Image{URL: "x"}
 		}, EraseEnd},
 		{&EraseNode{State: "manageable"}, func(_ *Erasure, h *metal3api.BareMetalHost) { h.DeletionTimestamp = &metav1.Time{} }, EraseRelease},
+		// All that is left to do for one of which the record was lost.
+		{&EraseNode{State: "clean wait"}, lost, EraseWait},
+		{&EraseNode{State: "clean failed"}, lost, EraseRecover},
+		{&EraseNode{State: "manageable"}, lost, EraseProvide},
+		{&EraseNode{State: "available"}, lost, EraseRelease},
+		{nil, lost, EraseResume},
+		{&EraseNode{State: "available"}, func(e *Erasure, h *metal3api.BareMetalHost) {
+			lost(e, h)
+			delete(h.Annotations, annotationPaused)
+		}, EraseEnd},
 		// Ironic's node comes back before the erasure ends, and the owner's pause stays.
 		{&EraseNode{State: "available"}, paused, EraseEnd},
 		{&EraseNode{State: "manageable"}, paused, EraseProvide},

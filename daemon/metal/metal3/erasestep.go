@@ -69,6 +69,8 @@ func NextErase(e Erasure, h *metal3api.BareMetalHost, node *EraseNode) (EraseSte
 		return eraseOn(e, node, aimStop)
 	case h.DeletionTimestamp != nil && isAtRest(node.State):
 		return EraseRelease, "its BareMetalHost is being removed"
+	case !IsErasing(h) && e.Lost && node.State == "available":
+		return EraseEnd, ""
 	case !IsErasing(h) && hasWork(h):
 		return EraseEnd, "somebody gave it work meanwhile"
 	case !IsErasing(h) && !isIdle(h.Status.Provisioning.State):
@@ -164,6 +166,10 @@ func ReleasePatch(h *metal3api.BareMetalHost, inspect bool) Patch {
 func (e Erasure) Sentence() string {
 	rest := e.Rest()
 	switch {
+	case e.Lost && e.IsOpen():
+		return "was paused to be erased, and the record of that was lost; it is made available again, and nothing is erased"
+	case e.Lost:
+		return "was paused to be erased, and the record of that was lost: which of its disks were erased is not known"
 	case e.IsOpen():
 		text := fmt.Sprintf("is being erased, %d of %d disks done; next %s", len(e.Disks)-len(rest), len(e.Disks),
 			describeWriteDisks(rest[:min(1, len(rest))]))

@@ -1,12 +1,15 @@
 package provisioning
 
 import (
+	"context"
 	"encoding/pem"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -173,6 +177,69 @@ func TestAnErasureThatEndsLeavesNoPause(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, last.IsOpen())
 	}
+}
+
+// TestAHostIsNotPausedForEver: DATA was lost while its disks were erased.
+func TestAHostIsNotPausedForEver(t *testing.T) {
+	p := New(Deps{Log: slog.New(slog.DiscardHandler), Site: func() *site.Site { return &site.Site{} }, Kube: &kube.Cluster{}})
+	p.erasures.Dir = t.TempDir()
+	p.Hosts.Backups = metal3.Backups{Dir: t.TempDir(), Log: p.Log}
+	var hosts []metal3api.BareMetalHost
+	for _, name := range []string{"lost", "open", "ended", "torn", "owners", "free"} {
+		h := metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metal3.Namespace, Name: name, UID: types.UID("uid-" + name),
+			Annotations: map[string]string{metal3api.PausedAnnotation: label.Erasing},
+		}}
+		h.Status.Provisioning.State = metal3api.StateAvailable
+		hosts = append(hosts, h)
+	}
+	hosts[4].Annotations[metal3api.PausedAnnotation] = "me"
+	delete(hosts[5].Annotations, metal3api.PausedAnnotation)
+	require.NoError(t, p.Hosts.Set(hosts))
+	for _, name := range []string{"open", "ended"} {
+		require.NoError(t, p.erasures.Begin(name, metal3.Erasure{Host: "uid-" + name, Disks: []metal3.ErasedDisk{{}}}))
+	}
+	require.NoError(t, p.endErasure("ended", "x"))
+	require.NoError(t, os.WriteFile(filepath.Join(p.erasures.Dir, "torn.json"), []byte("[{"), 0o600))
+	p.erasures = &metal3.Ledger[metal3.Erasure]{Dir: p.erasures.Dir}
+
+	read := func(_ context.Context, name string) (*metal3api.BareMetalHost, error) {
+		i := slices.IndexFunc(hosts, func(h metal3api.BareMetalHost) bool { return h.Name == name })
+		h := hosts[i].DeepCopy()
+		if name == "ended" { // the watch has not said yet that its pause was taken off
+			delete(h.Annotations, metal3api.PausedAnnotation)
+		}
+		return h, nil
+	}
+	for range 2 {
+		require.NoError(t, p.beginLost(t.Context(), read))
+		open, err := p.erasures.Open()
+		require.NoError(t, err)
+		assert.ElementsMatch(t, []string{"lost", "open"}, slices.Collect(maps.Keys(open)))
+		assert.True(t, open["lost"].Lost)
+		assert.Equal(t, "uid-lost", open["lost"].Host)
+		assert.False(t, open["open"].Lost)
+	}
+	assert.Contains(t, p.describeErasure("lost"), "the record of that was lost; it is made available again")
+
+	// No disk is erased for it; the pause goes.
+	refusal, err := p.mayErase(t.Context(), "lost", agentgate.WriteRequest{})
+	require.NoError(t, err)
+	assert.Contains(t, refusal, "is not one that is to be erased")
+	scheme := runtime.NewScheme()
+	require.NoError(t, metal3api.AddToScheme(scheme))
+	h, err := read(t.Context(), "lost")
+	require.NoError(t, err)
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(h).Build()
+	last, err := p.erasures.Last("lost")
+	require.NoError(t, err)
+	step, sentence := metal3.NextErase(last, h, &metal3.EraseNode{State: "available"})
+	require.Equal(t, metal3.EraseRelease, step, sentence)
+	require.NoError(t, p.doErase(t.Context(), api, "lost", h, "", step, sentence))
+	require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(h), h))
+	assert.NotContains(t, h.Annotations, metal3api.PausedAnnotation)
+	assert.Contains(t, h.Annotations, metal3api.InspectAnnotationPrefix)
+	assert.Contains(t, p.Erasure("lost").Sentence(), "which of its disks were erased is not known")
 }
 
 // TestAPauseOfTheOwnerIsNotTakenAway: it came after the host was read.

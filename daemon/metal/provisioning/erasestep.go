@@ -16,7 +16,45 @@ import (
 
 // EraseHosts takes every erasure from step to step until ctx ends.
 func (p *Provisioner) EraseHosts(ctx context.Context, up func() bool) error {
-	return followLedger(ctx, p, up, p.erasures, p.eraseNext)
+	read := func(ctx context.Context, name string) (*metal3api.BareMetalHost, error) {
+		_, h, err := p.readHost(ctx, name)
+		return h, err
+	}
+	add := func(ctx context.Context) error { return p.beginLost(ctx, read) }
+	return followLedger(ctx, p, up, p.erasures, add, p.eraseNext)
+}
+
+// beginLost finds hosts that are paused to be erased, and of which no erasure is open: DATA was lost, or their objects
+// are copies of such. An entry without disks has Ironic's nodes brought back, and the pauses taken off. read asks the API
+// for a host.
+func (p *Provisioner) beginLost(
+	ctx context.Context, read func(ctx context.Context, name string) (*metal3api.BareMetalHost, error),
+) error {
+	hosts, _ := p.Hosts.List()
+	for _, h := range hosts {
+		if !metal3.IsErasing(&h) {
+			continue
+		}
+		// A record that cannot be read may be of an erasure that goes on. What is to be done with it, the node says.
+		if last, err := p.erasures.Last(h.Name); err != nil || last.IsOpen() {
+			continue
+		}
+		// The erasure may have ended since the watch said this.
+		now, err := read(ctx, h.Name)
+		if err != nil {
+			return err
+		}
+		if now == nil || !metal3.IsErasing(now) {
+			continue
+		}
+		lost := metal3.Erasure{Host: string(now.UID), Asked: time.Now().UTC(), Lost: true}
+		if err := p.erasures.Begin(h.Name, lost); err != nil {
+			return err
+		}
+		p.Log.Warn("host is paused to be erased, and the record of that is lost", "node", h.Name)
+		p.Recheck()
+	}
+	return nil
 }
 
 // eraseNext does the next step of one erasure. Its host is read from the API itself: what the watch said last may be
@@ -164,7 +202,7 @@ func (p *Provisioner) endErasure(name, sentence string) error {
 	}
 
 	reason := "Erased"
-	if len(ended.Rest()) > 0 {
+	if ended.Lost || len(ended.Rest()) > 0 {
 		reason = "EraseFailed"
 	}
 	p.Log.Info("erasure ended", "node", name, "result", ended.Sentence())

@@ -17,15 +17,20 @@ import (
 // ledgerInterval is the time between two steps of what the owner of a host asked for.
 const ledgerInterval = 3 * time.Second
 
-// followLedger does the next step of each open entry of a ledger, until ctx ends.
+// followLedger does the next step of each open entry of a ledger, until ctx ends. Before that, add may begin some.
 func followLedger[T metal3.Entry[T]](
 	ctx context.Context, p *Provisioner, up func() bool, ledger *metal3.Ledger[T],
-	next func(ctx context.Context, host string, entry T) error,
+	add func(ctx context.Context) error, next func(ctx context.Context, host string, entry T) error,
 ) error {
 	if !rerun.Await(ctx, up) {
 		return nil
 	}
 	for {
+		if p.Hosts.IsCurrent() {
+			if err := add(ctx); err != nil && ctx.Err() == nil {
+				p.Log.Warn("what the owners of nodes asked for waits", "in", ledger.Dir, "error", err)
+			}
+		}
 		open, err := ledger.Open()
 		if err != nil {
 			return err

@@ -94,7 +94,7 @@ func (p *Provisioner) prepareReplacement(node string, hosts []metal3api.BareMeta
 
 // ReplaceHosts takes every replacement from step to step until ctx ends.
 func (p *Provisioner) ReplaceHosts(ctx context.Context, up func() bool) error {
-	return followLedger(ctx, p, up, p.replacements, p.replaceNext)
+	return followLedger(ctx, p, up, p.replacements, func(context.Context) error { return nil }, p.replaceNext)
 }
 
 func (p *Provisioner) replaceNext(ctx context.Context, name string, r metal3.Replacement) error {

@@ -173,6 +173,10 @@ func cases() map[string]View {
 				{WriteDisk: metal3.WriteDisk{Name: "/dev/sda", Serial: "S3Z9"}},
 			}}
 		}),
+		"erase-lost": change(host("available", 5), func(v *View) {
+			v.Host.UID = "uid"
+			v.Erasure = &metal3.Erasure{Host: "uid", Asked: ago(50), Ended: ago(5), Lost: true}
+		}),
 		"erase-failed": change(host("available", 5), func(v *View) {
 			v.Host.UID = "uid"
 			v.Erasure = &metal3.Erasure{Host: "uid", Asked: ago(50), Ended: ago(5), Disks: []metal3.ErasedDisk{

@@ -24,6 +24,20 @@ var ownerRules = []rule{
 		since:    func(v View) time.Time { return v.Erasure.Asked },
 	},
 	{
+		name:    "erase-lost",
+		meaning: "it was paused to have disks of it erased, and the record of that was lost",
+		fails:   true,
+		matches: func(v View) bool {
+			return v.Erasure != nil && v.Erasure.Lost && v.Host != nil && v.Erasure.Host == v.Host.UID &&
+				hostState(v, "available", "ready")
+		},
+		sentence: func(v View) string { return v.Erasure.Sentence() },
+		next: func(v View) string {
+			return fmt.Sprintf("ask again which disks of it are to be erased: firstlightd erase %s", v.Name)
+		},
+		since: func(v View) time.Time { return v.Erasure.Ended },
+	},
+	{
 		name:    "erase-failed",
 		meaning: "disks of it were to be erased, and are not",
 		fails:   true,
