@@ -36,6 +36,18 @@ type UnknownMachine struct {
 // Key tells unknown machines apart: the MAC, and the BMC's address of one that did not boot.
 func (u UnknownMachine) Key() string { return cmp.Or(u.MAC, u.BMC) }
 
+// Approval names the machine as it is shown, to approve it and no other one that gets its name meanwhile: NODE/MAC/BMC,
+// without what is not known of it. name is that of its node.
+func (u UnknownMachine) Approval(name string) string {
+	all := []string{name}
+	for _, part := range []string{u.MAC, u.BMC} {
+		if part != "" {
+			all = append(all, part)
+		}
+	}
+	return strings.Join(all, "/")
+}
+
 // BMCAddress is where its BMC is, as bmc.address of site.yaml has it: BMCURL, or by IPMI at BMC.
 func (u UnknownMachine) BMCAddress() string {
 	switch {

@@ -251,8 +251,8 @@ func mustPicture(t *testing.T, s *Server) *picture {
 // TestWhatActionsDo: the very deed, for the very thing that was confirmed.
 func TestWhatActionsDo(t *testing.T) {
 	want := map[string]string{
-		"approve":         "approve [node-abc]",
-		"approve-all":     "approve [node-abc node-s10]",
+		"approve":         "approve [node-abc/52:54:00:99:00:01]",
+		"approve-all":     "approve [node-abc/52:54:00:99:00:01 node-s10/10.30.0.102]",
 		"adopt":           "adopt [node-000]",
 		"power-on":        `firstlight:ann@laptop: node-005 {"spec":{"online":true}}`,
 		"power-off":       `firstlight:ann@laptop: node-004 {"spec":{"online":false}}`,

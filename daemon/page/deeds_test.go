@@ -198,7 +198,12 @@ func (s *apiServer) deeds() Deeds {
 		},
 		Approve: func(nodes []string) ([]string, error) {
 			s.note("approve %s", nodes)
-			return nodes, nil
+			var approved []string
+			for _, n := range nodes {
+				name, _, _ := strings.Cut(n, "/")
+				approved = append(approved, name)
+			}
+			return approved, nil
 		},
 		Adopt: func(nodes []string) ([]string, error) {
 			s.note("adopt %s", nodes)

@@ -100,18 +100,18 @@ func newDiscoveredMachine(p *picture, by Role, u status.UnknownMachine) discover
 	return m
 }
 
-// awaitsApproval is about the name that a machine gets as a node.
+// awaitsApproval is about a machine: the name that it gets as a node, and what it is known by.
 func awaitsApproval(p *picture, name string) (about string, ok bool) {
 	u := p.unknown[name]
-	return u.Node, u.Awaits
+	return u.Approval(u.Node), u.Awaits
 }
 
-// awaitApproval is about the names of all that await approval, if there are several.
+// awaitApproval is about all that await approval, if there are several.
 func awaitApproval(p *picture, _ string) (about string, ok bool) {
 	var names []string
 	for _, u := range p.unknown {
 		if u.Awaits {
-			names = append(names, u.Node)
+			names = append(names, u.Approval(u.Node))
 		}
 	}
 	slices.Sort(names)

@@ -47,7 +47,7 @@ func TestAMachineThatIsOffIsApproved(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	assert.Equal(t, "/discovered", w.Header().Get("Location"))
 	assert.Equal(t, "node-s10 is a node now.", b.open("/discovered").id("notice").text())
-	assert.Equal(t, []string{"approve [node-s10]"}, r.api.takeDone())
+	assert.Equal(t, []string{"approve [node-s10/10.30.0.102]"}, r.api.takeDone())
 }
 
 // TestAllThatWereShownAreApproved: a machine that comes meanwhile is not among them before somebody has read its name.
@@ -60,7 +60,7 @@ func TestAllThatWereShownAreApproved(t *testing.T) {
 	r.hub.forget()
 	w := r.post(b, all, form)
 	require.Equal(t, http.StatusConflict, w.Code)
-	assert.Contains(t, parse(t, w.Body.Bytes()).id("main").text(), "node-abc node-s10 node-s11")
+	assert.Contains(t, parse(t, w.Body.Bytes()).id("main").text(), "node-abc/52:54:00:99:00:01 node-s10/10.30.0.102 node-s11/52:54:00:99:00:03")
 	assert.Empty(t, r.api.takeDone())
 
 	w = r.post(b, all, r.form(b, all))
@@ -68,7 +68,7 @@ func TestAllThatWereShownAreApproved(t *testing.T) {
 	assert.Equal(t, "node-abc, node-s10, node-s11 are nodes now.", b.open("/discovered").id("notice").text())
 
 	r.deeds.Approve = func(names []string) ([]string, error) {
-		return names[:1], errors.New("node-s10 is not approved: it is gone")
+		return []string{"node-abc"}, errors.New("node-s10 is not approved: it is gone")
 	}
 	w = r.post(b, all, r.form(b, all))
 	require.Equal(t, http.StatusSeeOther, w.Code)

@@ -44,8 +44,9 @@ func (f *Finder) saveNode(m Machine) (saved bool, err error) {
 	return true, nil
 }
 
-// Approve makes nodes of the machines with these names, or of all that await it if there is no name. It returns those
-// that became nodes; the error says of each other why not.
+// Approve makes nodes of the machines with these names, or of all that await it if there is no name. A name may be followed
+// by what the machine is known by, as UnknownMachine.Approval has it: then it is that machine or none. It returns the names
+// of those that became nodes; the error says of each other why not.
 func (f *Finder) Approve(names []string) (approved []string, err error) {
 	v, ok := f.view()
 	if !ok {
@@ -56,7 +57,7 @@ func (f *Finder) Approve(names []string) (approved []string, err error) {
 	if len(names) == 0 {
 		for _, finding := range findings {
 			if finding.Reason == ReasonApproval {
-				names = append(names, string(finding.Machine.Name))
+				names = append(names, finding.Machine.Approval(string(finding.Machine.Name)))
 			}
 		}
 		if len(names) == 0 {
@@ -65,21 +66,27 @@ func (f *Finder) Approve(names []string) (approved []string, err error) {
 	}
 
 	var refused []error
-	for _, name := range names {
-		if err := f.approve(name); err != nil {
+	for _, asked := range names {
+		if err := f.approve(asked); err != nil {
 			refused = append(refused, err)
 			continue
 		}
+		name, _, _ := strings.Cut(asked, "/")
 		approved = append(approved, name)
 	}
 
 	return approved, errors.Join(refused...)
 }
 
-func (f *Finder) approve(name string) error {
+func (f *Finder) approve(asked string) error {
+	name, _, isExact := strings.Cut(asked, "/")
 	for _, finding := range f.Findings() {
 		if string(finding.Machine.Name) != name {
 			continue
+		}
+		if isExact && finding.Reason == ReasonApproval && finding.Machine.Approval(name) != asked {
+			return fmt.Errorf("%s is not approved: it is another machine by now, or has another BMC; look at it again: "+
+				"firstlightd unknown", name)
 		}
 		switch finding.Reason {
 		case ReasonApproval:

@@ -163,7 +163,12 @@ func TestAMachineBecomesANodeOfTheSite(t *testing.T) {
 	_, err := r.Approve([]string{"node-9"})
 	require.ErrorContains(t, err, "no machine has that name")
 	assert.Empty(t, r.Site().Nodes)
-	approved, err := r.Approve(nil)
+	for _, other := range []string{"52:54:00:99:99:99/" + u.BMC, u.MAC + "/10.30.0.99", u.MAC, ""} {
+		_, err = r.Approve([]string{"node-sn001/" + other})
+		require.ErrorContains(t, err, "it is another machine by now", "shown with %s", other)
+	}
+	assert.Empty(t, r.Site().Nodes)
+	approved, err := r.Approve([]string{shown[0].Approval(shown[0].Node)})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"node-sn001"}, approved)
 	assert.Equal(t, 1, r.changed)
