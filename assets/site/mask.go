@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -55,7 +56,8 @@ func maskInPlace(text []byte) (masked []byte, ok bool) {
 }
 
 // Unmask puts the secrets of the document original back into what somebody made of Mask's text: each where the same
-// node, store or user had it, by its name. A mark of which original has no secret stays, and Load says so with its line.
+// node, store or user had it, by its name. A mark of which original has no secret stays, and Load says so with its line;
+// so does that of a BMC or a store with another address now: who may not see a secret may not have it sent elsewhere.
 func Unmask(masked, original []byte) []byte {
 	if !bytes.Contains(masked, []byte(redacted)) {
 		return masked
@@ -63,6 +65,12 @@ func Unmask(masked, original []byte) []byte {
 
 	text := unmaskComments(masked, original)
 	known := readSecrets(original)
+	to, was := readAddresses(text), readAddresses(original)
+	for path := range known {
+		if of := path[:strings.LastIndex(path, "/")]; to[of] != was[of] {
+			delete(known, path)
+		}
+	}
 	for _, asWritten := range []bool{true, false} {
 		if full := putSecrets(text, known, asWritten); hasSecrets(full, text, known) {
 			return full
@@ -94,6 +102,26 @@ func readSecrets(text []byte) map[string]writtenSecret {
 		known[path] = w
 	})
 	return known
+}
+
+// addressKeys are the keys of where something is that gets the secret beside them.
+func addressKeys() []string { return []string{"address", "endpoint", "url"} }
+
+// readAddresses are what the addresses of a document are, by the path of what has them.
+func readAddresses(text []byte) map[string]string {
+	all := map[string]string{}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return all
+	}
+
+	eachValue(&doc, func(path string, n *yaml.Node, _ bool) {
+		i := strings.LastIndex(path, "/")
+		if i >= 0 && slices.Contains(addressKeys(), path[i+1:]) {
+			all[path[:i]] += path[i:] + "=" + valueOf(n) + "\n"
+		}
+	})
+	return all
 }
 
 // putSecrets replaces marks by known secrets: as they were written, or in double quotes. What an alias has elsewhere,

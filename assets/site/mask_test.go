@@ -128,6 +128,21 @@ func TestUnmaskFollowsNames(t *testing.T) {
 		{"an alias of what is typed", "nodeDefaults: {bmc: {password: &p one}, os: {password: *p}}\n",
 			"nodeDefaults: {bmc: {password: &p new}, os: {password: \"[redacted]\"}}\n",
 			"nodeDefaults: {bmc: {password: &p new}, os: {password: \"one\"}}\n"},
+		{"not with another address", "nodes:\n- {name: a, bmc: {address: ipmi://10.0.0.1, password: one}}\n" +
+			"- {name: b, bmc: {address: ipmi://10.0.0.2, password: two}}\n",
+			"nodes:\n- {name: a, bmc: {address: ipmi://10.0.0.9, password: \"[redacted]\"}}\n" +
+				"- {name: b, bmc: {password: \"[redacted]\", address: ipmi://10.0.0.2}}\n",
+			"nodes:\n- {name: a, bmc: {address: ipmi://10.0.0.9, password: \"[redacted]\"}}\n" +
+				"- {name: b, bmc: {password: two, address: ipmi://10.0.0.2}}\n"},
+		{"not with an address by an alias", "nodes: [{name: a, bmc: {address: ipmi://10.0.0.1, password: one}}]\n",
+			"x: &x ipmi://10.0.0.9\nnodes: [{name: a, bmc: {address: *x, password: \"[redacted]\"}}]\n",
+			"x: &x ipmi://10.0.0.9\nnodes: [{name: a, bmc: {address: *x, password: \"[redacted]\"}}]\n"},
+		{"not with a second address", "nodes: [{name: a, bmc: {address: ipmi://10.0.0.1, password: one}}]\n",
+			"nodes: [{name: a, bmc: {address: ipmi://10.0.0.1, Address: ipmi://10.0.0.9, password: \"[redacted]\"}}]\n",
+			"nodes: [{name: a, bmc: {address: ipmi://10.0.0.1, Address: ipmi://10.0.0.9, password: \"[redacted]\"}}]\n"},
+		{"not to another store", "awayCopy: {store: {endpoint: \"https://a\", secretKey: one}}\n",
+			"awayCopy: {store: {endpoint: \"https://b\", secretKey: \"[redacted]\"}}\n",
+			"awayCopy: {store: {endpoint: \"https://b\", secretKey: \"[redacted]\"}}\n"},
 		{"no YAML", two, "nodes: [\npassword: \"[redacted]\"", "nodes: [\npassword: \"[redacted]\""},
 		{"nothing is hidden", two, "name: \"a\"\n", "name: \"a\"\n"},
 	} {
