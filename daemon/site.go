@@ -61,7 +61,8 @@ func (d *Daemon) updateHistory() error {
 	return d.siteHistory.Follow(text, time.Now())
 }
 
-// replaceSite replaces the document of the digest base, as somebody, and has the other one read.
+// replaceSite replaces the document of the digest base, as somebody, and has the other one read: ErrNotRead if that alone
+// did not succeed.
 func (d *Daemon) replaceSite(text []byte, base, by string) error {
 	problems, err := d.siteStore.Replace(text, base)
 	if err = errors.Join(problems.Err(), err); err != nil {
@@ -71,5 +72,8 @@ func (d *Daemon) replaceSite(text []byte, base, by string) error {
 	if err := d.siteHistory.Add(text, by, time.Now()); err != nil {
 		d.log.Error("site not kept", "by", by, "error", err)
 	}
-	return d.reload()
+	if err := d.reload(); err != nil {
+		return errors.Join(sitedocument.ErrNotRead, err)
+	}
+	return nil
 }

@@ -138,7 +138,7 @@ func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, of *session
 		s.sendFile(w, a, done)
 	default:
 		s.addToAudit(r, of.person, a, http.StatusOK, "")
-		s.showResult(w, r, of, a, notice{done.text, good})
+		s.showResult(w, r, of, a, notice{done.text, cmp.Or(done.level, good)})
 	}
 }
 

@@ -36,7 +36,8 @@ type Deeds struct {
 
 	// ReadSite is the document on the stick, with its secrets; nil if there is none. ReplaceSite has another one, of which
 	// base is not the digest any more, left alone, and what it wrote read and in the history. PreviewSite is why nodes
-	// would not be changed if a site with its defaults were applied, by their names.
+	// would not be changed if a site with its defaults were applied, by their names. sitedocument.ErrNotRead is of one
+	// that was written and could not be read.
 	ReadSite    func() ([]byte, error)
 	ReplaceSite func(text []byte, base, by string) error
 	PreviewSite func(context.Context, *site.Site) (map[string]metal3.Block, error)
@@ -106,7 +107,8 @@ type order struct {
 
 // result is what became of an action.
 type result struct {
-	text string // one sentence
+	text  string // one sentence
+	level level  // of the text; "": good
 
 	// A file that the browser saves, instead of a text.
 	file  string

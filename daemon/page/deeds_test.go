@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -101,6 +102,7 @@ type apiServer struct {
 	forbids  bool     // somebody took all bindings away
 	reviewed []string // who asked for its rights
 	stick    []byte   // the site document there
+	unread   error    // why a document that was replaced is not in effect; nil: it is
 }
 
 func newAPIServer(t testing.TB) *apiServer {
@@ -242,6 +244,9 @@ func (s *apiServer) deeds() Deeds {
 			}
 			s.stick = text
 			s.note("replace site by %s", by)
+			if s.unread != nil {
+				return errors.Join(sitedocument.ErrNotRead, s.unread)
+			}
 			return nil
 		},
 		PreviewSite: func(context.Context, *site.Site) (map[string]metal3.Block, error) {

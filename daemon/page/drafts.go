@@ -33,14 +33,19 @@ func newReplaceAction() action {
 			if d.about() != o.about { // somebody has checked it against another one since it was confirmed
 				return result{}, sitedocument.ErrChanged
 			}
-			return result{text: "site.yaml is replaced and in effect."}, s.deeds.ReplaceSite(d.text, d.base, o.by.Name)
+			err := s.deeds.ReplaceSite(d.text, d.base, o.by.Name)
+			if errors.Is(err, sitedocument.ErrNotRead) {
+				return result{level: bad, text: "site.yaml is replaced, and not in effect yet: " + err.Error() +
+					"; run on the appliance: firstlightd reload"}, nil
+			}
+			return result{text: "site.yaml is replaced and in effect."}, err
 		},
 	}
 }
 
 // draft is a site document that was checked, has no mistakes, and may be applied.
 type draft struct {
-	name        string // the first digits of its digest
+	name        string // its digest
 	text        []byte // with its secrets
 	base        string // digest of the document that it was compared with: nothing else is replaced by it
 	site        site.Name
@@ -57,7 +62,7 @@ type drafts struct {
 // add keeps a document that was checked.
 func (d *drafts) add(text []byte, base string, from, to *site.Site) draft {
 	one := draft{
-		name:        sitedocument.Digest(text)[:16],
+		name:        sitedocument.Digest(text),
 		text:        text,
 		base:        base,
 		site:        to.WithDefaults().Name,
@@ -91,7 +96,7 @@ func isDraft(p *picture, name string) (about string, ok bool) {
 }
 
 func (d draft) about() string {
-	return "sha256 " + d.name + " in place of " + d.base[:min(16, len(d.base))]
+	return "sha256 " + d.name + " in place of " + d.base
 }
 
 // describeDraft says what becomes of a site by a draft, a line each.

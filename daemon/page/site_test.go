@@ -46,7 +46,7 @@ func recordedSite(nodes int) ([]byte, []sitedocument.Entry) {
 // draftText is a document that was checked on every server.
 const draftText = "name: rack-8\n"
 
-func draftName() string { return sitedocument.Digest([]byte(draftText))[:16] }
+func draftName() string { return sitedocument.Digest([]byte(draftText)) }
 
 // document is what a browser sends to have a document checked: the form as it was shown, with another text.
 func documentForm(t *testing.T, b browser, path string, edit func(string) string) url.Values {
@@ -193,6 +193,14 @@ func TestACheckedDocumentIsApplied(t *testing.T) {
 	assert.Equal(t, http.StatusSeeOther, code)
 	assert.Equal(t, "Not done: "+sitedocument.ErrChanged.Error(), d.id("notice").text(), "it was compared with another one")
 	assert.Empty(t, r.api.takeDone())
+
+	r.api.unread = errors.New("data is full")
+	code, d = apply(check(editPath, func(text string) string { return text + "# more\n" }), "")
+	assert.Equal(t, http.StatusSeeOther, code)
+	assert.Contains(t, d.id("notice").text(), "site.yaml is replaced, and not in effect yet")
+	assert.Contains(t, d.id("notice").text(), "data is full; run on the appliance: firstlightd reload")
+	assert.Len(t, r.api.takeDone(), 1)
+	r.api.unread = nil
 
 	consent := func(text string) string { return text + "  overwrite: true\n" }
 	code, d = apply(check(editPath, consent), "")

@@ -29,6 +29,9 @@ type Store struct {
 // ErrChanged is of a document that is not the one any more that was to be replaced.
 var ErrChanged = errors.New("the document on the stick is another one meanwhile; nothing was changed")
 
+// ErrNotRead is of a document that was written to the stick, and that the daemon has not read.
+var ErrNotRead = errors.New("the new site.yaml is on the stick, and could not be read; what was read before is in effect")
+
 // Digest is the SHA-256 of a document's text in hexadecimal digits.
 func Digest(text []byte) string {
 	sum := sha256.Sum256(text)
