@@ -1,4 +1,4 @@
-// Package diskimage looks at the first KiB of an operating system's image and says whether
+// Package diskimage looks at the first 33 KiB of an operating system's image and says whether
 // Ironic can write it to a disk: qcow2 or raw, nothing that must be unpacked first, and
 // nothing that reads other files. It reads no more than it is given and trusts none of it.
 package diskimage
@@ -9,8 +9,9 @@ import (
 	"fmt"
 )
 
-// HeadLength is how many octets Check wants, or all if the image is shorter.
-const HeadLength = 1024
+// HeadLength is how many octets Check wants, or all if the image is shorter: an ISO has its mark behind 32 KiB
+// (ECMA-119, "Volume Descriptors"), and may have a boot sector before it.
+const HeadLength = 33 << 10
 
 // Info is what an image is.
 type Info struct {
@@ -57,6 +58,7 @@ func unusableKinds() []signature {
 		{0, "# Disk DescriptorFile", "a VMDK description", convert},
 		{0, "vhdxfile", "a VHDX image", convert},
 		{0, "conectix", "a VHD image", convert},
+		{32<<10 + 1, "CD001", "an ISO, which is started from a drive", "use the disk image of that system, qcow2 or raw"},
 		{0x40, "\x7f\x10\xda\xbe", "a VDI image", convert},
 		{0, "QED\x00", "a QED image", convert},
 		{0, "LUKS\xba\xbe", "an encrypted volume", "nothing can boot it"},

@@ -80,6 +80,7 @@ func TestCheck(t *testing.T) {
 		{"zstd", sector("\x28\xb5\x2f\xfd"), 4096, Info{}, "zstd"},
 		{"vmdk", sector("KDMV"), 4096, Info{}, "qemu-img convert"},
 		{"vhdx", sector("vhdxfile"), 4096, Info{}, "VHDX"},
+		{"ISO that looks bootable", append(sector("")[:32<<10], "\x01CD001\x01"...), 64 << 10, Info{}, "an ISO, which is started"},
 		{"luks", sector("LUKS\xba\xbe"), 4096, Info{}, "encrypted"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
