@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -120,6 +121,33 @@ func (d *Daemon) readKubeconfig(ctx context.Context, c status.Cluster) ([]byte, 
 		return nil, err
 	}
 	return readClusterSecret(ctx, api, c)
+}
+
+// findKubeconfig is the log-in of the administrator of the cluster that a reference names, as status.ClusterRef makes it.
+// One that is installed and that the API does not name, or not now, is found by its name. The error is for people.
+func (d *Daemon) findKubeconfig(ctx context.Context, ref string) ([]byte, error) {
+	all := d.Document().Clusters
+	if c, ok := status.FindCluster(all, ref); ok {
+		return d.readKubeconfig(ctx, c)
+	}
+	if err := checkOneName(all, ref); err != nil {
+		return nil, err
+	}
+	return kubeconfig.ReadInstalled(contract.Dir, ref)
+}
+
+// checkOneName is an error if several clusters have a name.
+func checkOneName(all []status.Cluster, name string) error {
+	var same []string
+	for _, c := range all {
+		if c.Name == name {
+			same = append(same, status.ClusterRef(all, c))
+		}
+	}
+	if len(same) > 1 {
+		return fmt.Errorf("several clusters are called %s; name one of them: %s", name, strings.Join(same, ", "))
+	}
+	return nil
 }
 
 // readClusterSecret is what Cluster API keeps of a cluster. One that is not to be handed to anyone is an error.

@@ -34,3 +34,11 @@ func TestTheKubeconfigOfAClusterOfClusterAPI(t *testing.T) {
 	_, err = read("new")
 	assert.ErrorContains(t, err, "cluster new has no kubeconfig yet: there is no Secret metal3/new-kubeconfig")
 }
+
+// TestClustersOfOneNameAreNamedWithTheirNamespace: neither is handed out for the other one.
+func TestClustersOfOneNameAreNamedWithTheirNamespace(t *testing.T) {
+	all := []status.Cluster{{Namespace: "default", Name: "edge"}, {Namespace: "metal3", Name: "edge"}, {Namespace: "metal3", Name: "far"}}
+	assert.EqualError(t, checkOneName(all, "edge"), "several clusters are called edge; name one of them: default/edge, metal3/edge")
+	assert.NoError(t, checkOneName(all, "far"))
+	assert.NoError(t, checkOneName(all, "nobody"))
+}

@@ -131,6 +131,8 @@ func attentionText(a status.Attention) string {
 		return ""
 	case len(a.Nodes)+len(a.Clusters) == 0 && a.Launch:
 		return "See what the nodes wait for: firstlightd why."
+	case len(a.Nodes)+len(a.Clusters) == 0 && len(a.Components) > 0:
+		return "See what is wrong with the components: firstlightd why."
 	case len(a.Nodes)+len(a.Clusters) == 0:
 		return "Do what is written next to the artifacts."
 	case len(a.Nodes) == 0:

@@ -2,15 +2,16 @@ package status
 
 // Attention is what of an appliance needs a person. Where it is shown, it comes before anything else.
 type Attention struct {
-	Nodes    []string // that say what a person can do
-	Clusters []string // that failed or are refused
-	Launch   bool     // the launch failed
-	Uploads  []string // checks of the uploads that failed
+	Nodes      []string // that say what a person can do
+	Clusters   []string // that failed or are refused
+	Components []string // that failed, are refused, or broke after they were ready
+	Launch     bool     // the launch failed
+	Uploads    []string // checks of the uploads that failed
 }
 
 // None reports whether nothing needs a person.
 func (a Attention) None() bool {
-	return !a.Launch && len(a.Nodes)+len(a.Clusters)+len(a.Uploads) == 0
+	return !a.Launch && len(a.Nodes)+len(a.Clusters)+len(a.Components)+len(a.Uploads) == 0
 }
 
 // Attention finds in a document what needs a person. A stage that failed is not in it: State says that.
@@ -24,6 +25,12 @@ func (d Document) Attention() (a Attention) {
 	for _, c := range d.Clusters {
 		if c.Error != "" {
 			a.Clusters = append(a.Clusters, c.Name)
+		}
+	}
+
+	for _, c := range d.Components {
+		if ComponentNeedsPerson(c.State) {
+			a.Components = append(a.Components, c.Name)
 		}
 	}
 

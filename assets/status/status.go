@@ -222,6 +222,14 @@ const (
 	ComponentRefused   = "refused"
 )
 
+// ComponentNeedsPerson reports whether a phase of a component is one that a person must end.
+func ComponentNeedsPerson(state string) bool {
+	return state == ComponentFailed || state == ComponentRefused || state == ComponentDegraded
+}
+
+// ComponentTarget is how a component names the appliance itself among the clusters that it is on.
+const ComponentTarget = "(appliance)"
+
 // Component is a bundle of objects that clusters get.
 type Component struct {
 	Name     string        `json:"name"`               // namespace/name

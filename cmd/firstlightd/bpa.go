@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/api"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
@@ -92,16 +94,27 @@ func runForever(ctx context.Context, log *slog.Logger, pause time.Duration, run 
 }
 
 func newKubeconfigCommand() *cobra.Command {
-	var dir string
+	var dir, socket string
 	cmd := &cobra.Command{
 		Use:   "kubeconfig CLUSTER",
 		Short: "Print the kubeconfig of a workload cluster",
-		Args:  cobra.ExactArgs(1),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		Long: `Print the kubeconfig of a workload cluster, of a Provisioning or of Cluster API. If clusters of two namespaces have one
+name, it is NAMESPACE/NAME.
+
+With --dir the daemon is not asked: the file is printed that the installer of a Provisioning left there.`,
+		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if dir == "" {
+				return completeNames(&socket, listClusterRefs)(cmd, args, word)
+			}
 			return kubeconfig.ListInstalled(dir), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := kubeconfig.ReadInstalled(dir, args[0])
+			read := api.Client{Socket: socket}.Kubeconfig
+			if dir != "" {
+				read = func(_ context.Context, name string) ([]byte, error) { return kubeconfig.ReadInstalled(dir, name) }
+			}
+			text, err := read(cmd.Context(), args[0])
 			if errors.Is(err, kubeconfig.ErrNoName) {
 				return commandline.NewUsageError(err)
 			}
@@ -113,6 +126,7 @@ func newKubeconfigCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", contract.Dir, "directory of clusters")
+	cmd.Flags().StringVar(&dir, "dir", "", "directory of installed clusters, such as "+contract.Dir)
+	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	return cmd
 }

@@ -14,7 +14,7 @@ import (
 func TestBPACommandLine(t *testing.T) {
 	assert.Equal(t, 2, run(t.Context(), []string{"bpa", "--proposal", "perhaps"}))
 	assert.Equal(t, 2, run(t.Context(), []string{"kubeconfig"}))
-	assert.Equal(t, 2, run(t.Context(), []string{"kubeconfig", "../edge"}))
+	assert.Equal(t, 2, run(t.Context(), []string{"kubeconfig", "../edge", "--dir", t.TempDir()}))
 	assert.Equal(t, 1, run(t.Context(), []string{"kubeconfig", "edge", "--dir", t.TempDir()}))
 	assert.Equal(t, 1, run(t.Context(), []string{"bpa", "--kubeconfig", filepath.Join(t.TempDir(), "none")}))
 }

@@ -37,6 +37,15 @@ func listNodes(d status.Document) []string {
 	return all
 }
 
+// listClusterRefs are the names of clusters, those of one name as namespace/name.
+func listClusterRefs(d status.Document) []string {
+	var all []string
+	for _, c := range d.Clusters {
+		all = append(all, status.ClusterRef(d.Clusters, c))
+	}
+	return all
+}
+
 // listClusters are the names of clusters.
 func listClusters(d status.Document) []string {
 	var all []string

@@ -60,7 +60,7 @@ func newWhyCommand() *cobra.Command {
 				return commandline.WriteJSON(cmd.OutOrStdout(), clusters)
 			case output == commandline.JSON:
 				return commandline.WriteJSON(cmd.OutOrStdout(), nodes)
-			case problems && len(nodes)+len(clusters) == 0 && !hasStuckUpdate(d.Clusters):
+			case problems && len(nodes)+len(clusters)+len(d.Attention().Components) == 0 && !hasStuckUpdate(d.Clusters):
 				fmt.Fprintln(cmd.OutOrStdout(), "No node and no cluster needs a person.")
 			case len(args) == 0 && !problems || len(nodes) > 0:
 				writeWhy(cmd.OutOrStdout(), nodes, len(args) == 1, time.Now())
@@ -72,7 +72,7 @@ func newWhyCommand() *cobra.Command {
 			}
 
 			writeUpdates(cmd.OutOrStdout(), clusters, problems)
-			writeComponents(cmd.OutOrStdout(), d.Components, clusters)
+			writeComponents(cmd.OutOrStdout(), d.Components, clusters, len(args) == 0, problems)
 			if len(args) == 1 && len(nodes) == 1 {
 				writeLeftovers(cmd.OutOrStdout(), d.Clusters, nodes[0].Name)
 			}
@@ -173,11 +173,15 @@ func writeUpdates(w io.Writer, clusters []status.Cluster, problems bool) {
 }
 
 // writeComponents writes what of these clusters is not ready or skipped, a line for each.
-func writeComponents(w io.Writer, components []status.Component, clusters []status.Cluster) {
+func writeComponents(
+	w io.Writer, components []status.Component, clusters []status.Cluster, appliance, problems bool,
+) {
 	for _, c := range components {
 		for _, on := range c.On {
-			asked := slices.ContainsFunc(clusters, func(k status.Cluster) bool { return k.Name == on.Cluster })
-			if asked && on.State != "ready" {
+			asked := appliance && on.Cluster == status.ComponentTarget ||
+				slices.ContainsFunc(clusters, func(k status.Cluster) bool { return k.Name == on.Cluster })
+			isWell := on.State == status.ComponentReady || problems && !status.ComponentNeedsPerson(on.State)
+			if asked && !isWell {
 				fmt.Fprintf(w, "component %s on %s is %s: %s\n", c.Name, on.Cluster, on.State, on.Text)
 			}
 		}

@@ -106,6 +106,23 @@ func TestWhyNamesComponentsThatAreNotReady(t *testing.T) {
 			{Cluster: "edge", State: "waiting", Text: "waits for nfd"},
 			{Cluster: "north", State: "failed", Text: "elsewhere"},
 		}},
-	}, []status.Cluster{{Name: "edge"}})
+	}, []status.Cluster{{Name: "edge"}}, true, false)
 	assert.Equal(t, "component default/both on edge is waiting: waits for nfd\n", b.String())
+}
+
+// TestAComponentThatFailedIsAProblem, also one on the appliance; one that waits is none.
+func TestAComponentThatFailedIsAProblem(t *testing.T) {
+	d := status.Document{
+		Clusters: []status.Cluster{{Name: "edge", State: "ready"}},
+		Components: []status.Component{
+			{Name: "default/nfd", State: "waiting", On: []status.ComponentOn{{Cluster: "edge", State: "waiting", Text: "waits"}}},
+			{Name: "alpha/shop", State: "degraded", On: []status.ComponentOn{{Cluster: "(appliance)", State: "degraded", Text: "1 of 3 objects"}}},
+		},
+	}
+	out, err := runCommand(t, "why", "--problems", "--socket", daemonSays(t, d))
+	require.NoError(t, err)
+	assert.Equal(t, "component alpha/shop on (appliance) is degraded: 1 of 3 objects\n", out)
+	out, err = runCommand(t, "why", "edge", "--socket", daemonSays(t, d))
+	require.NoError(t, err)
+	assert.Equal(t, "cluster edge is ready\ncomponent default/nfd on edge is waiting: waits\n", out)
 }

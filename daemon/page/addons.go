@@ -9,9 +9,6 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// applianceTarget is how the status document names the appliance among clusters that have components.
-const applianceTarget = "(appliance)"
-
 // addOnsView is the page of what runs on clusters besides Kubernetes.
 type addOnsView struct {
 	IsKnown  bool          // there is the kind of Components
@@ -96,12 +93,12 @@ func newAddOnsView(p *picture) addOnsView {
 func newAddOnTarget(all []status.Cluster, namespace, name string) *addOnTarget {
 	ref := namespace + "/" + name
 	t := &addOnTarget{ID: ref, Title: ref, Level: idle}
-	if name == applianceTarget {
+	if name == status.ComponentTarget {
 		t.Title = "The appliance, for " + namespace
 		return t
 	}
-	if c, ok := findCluster(all, ref); ok {
-		t.Title = clusterRef(all, c)
+	if c, ok := status.FindCluster(all, ref); ok {
+		t.Title = status.ClusterRef(all, c)
 		t.Path = clusterPath(t.Title)
 	}
 	return t
@@ -148,12 +145,12 @@ func (o *addOnOrder) arrange() addOnOrder {
 
 // componentLevel is how a phase of a Component stands, in lower case (docs/addons.md).
 func componentLevel(state string) level {
-	switch state {
-	case status.ComponentReady:
+	switch {
+	case state == status.ComponentReady:
 		return good
-	case status.ComponentSkipped, status.ComponentSuspended:
+	case state == status.ComponentSkipped, state == status.ComponentSuspended:
 		return idle
-	case status.ComponentFailed, status.ComponentRefused, status.ComponentDegraded:
+	case status.ComponentNeedsPerson(state):
 		return bad
 	}
 	return busy

@@ -22,7 +22,7 @@ func components() []status.Component {
 		{Name: "default/sriov-network", State: "waiting", After: []string{"sriov-operator"},
 			On: on("edge", "waiting", "DependencyNotReady", "sriov-operator is not ready")},
 		{Name: "default/qat", State: "skipped", On: on("edge", "skipped", "", "")},
-		{Name: "alpha/shop", State: "ready", Clusters: "1/1", On: on(applianceTarget, "ready", "", "")},
+		{Name: "alpha/shop", State: "ready", Clusters: "1/1", On: on(status.ComponentTarget, "ready", "", "")},
 	}
 }
 

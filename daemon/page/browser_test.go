@@ -221,7 +221,7 @@ func TestABrowserFollowsTheAppliance(t *testing.T) {
 	assert.Equal(t, "on-their-way", c.value("document.getElementById('node-node-000').closest('section').id"))
 	assert.Equal(t, "/nodes/node-001", c.value("document.activeElement.getAttribute('href')"), "focus stays")
 	assert.Equal(t, true, c.value("window.marked"), "the page was not loaded again")
-	assert.Equal(t, "Rack: Needs you: cluster lab · firstlight-ab12", c.value("document.title"))
+	assert.Equal(t, "Rack: Needs you: cluster lab; component default/sriov-operator · firstlight-ab12", c.value("document.title"))
 
 	change(func() { of.doc.Nodes[1].Next = "Look at it." })
 	c.await("document.activeElement.closest('section') && document.activeElement.closest('section').id === 'needs-you'")

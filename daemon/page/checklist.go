@@ -128,7 +128,7 @@ func clusterSteps(d status.Document) []checklistStep {
 	}
 
 	c := d.Clusters[0]
-	ref := clusterRef(d.Clusters, c)
+	ref := status.ClusterRef(d.Clusters, c)
 	asked.Level, asked.Text = good, formatCount(len(d.Clusters), "cluster")
 	runs.Path, runs.Link = clusterPath(ref), "cluster "+ref
 	runs.Text = fmt.Sprintf("%s is %s, %d %%", ref, c.State, c.Percent)

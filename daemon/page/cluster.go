@@ -17,37 +17,12 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/workload"
 )
 
-// clusterRef is how pages name a cluster: by its name, and by its namespace too if another one has that name.
-func clusterRef(all []status.Cluster, c status.Cluster) string {
-	same := 0
-	for _, other := range all {
-		if other.Name == c.Name {
-			same++
-		}
-	}
-	if same > 1 {
-		return c.Namespace + "/" + c.Name
-	}
-	return c.Name
-}
-
 // clusterPath is the page of a cluster.
 func clusterPath(ref string) string { return "/clusters/" + url.PathEscape(ref) }
 
-// findCluster is the one cluster that a reference names.
-func findCluster(all []status.Cluster, ref string) (status.Cluster, bool) {
-	i := slices.IndexFunc(all, func(c status.Cluster) bool {
-		return clusterRef(all, c) == ref || c.Namespace+"/"+c.Name == ref
-	})
-	if i < 0 {
-		return status.Cluster{}, false
-	}
-	return all[i], true
-}
-
 // newKubeconfig is the log-in of a cluster's administrator, as a file.
 func (s *Server) newKubeconfig(ctx context.Context, ref string) (result, error) {
-	c, ok := findCluster(s.sources.Document().Clusters, ref)
+	c, ok := status.FindCluster(s.sources.Document().Clusters, ref)
 	if !ok {
 		return result{}, errors.New("the cluster is not there any more")
 	}
@@ -69,7 +44,7 @@ type workloadAnswer struct {
 func (s *Server) newWorkloads() *lookup[workloadAnswer] {
 	return &lookup[workloadAnswer]{
 		ask: func(ctx context.Context, ref string) workloadAnswer {
-			c, ok := findCluster(s.sources.Document().Clusters, ref)
+			c, ok := status.FindCluster(s.sources.Document().Clusters, ref)
 			if !ok {
 				return workloadAnswer{Error: "it is not there any more"}
 			}
@@ -102,8 +77,8 @@ func (s *Server) askedCluster(r *http.Request) (ref string, ok bool) {
 	if err != nil {
 		return "", false
 	}
-	c, ok := findCluster(p.doc.Clusters, r.PathValue("name"))
-	return clusterRef(p.doc.Clusters, c), ok && mayAnswer(c)
+	c, ok := status.FindCluster(p.doc.Clusters, r.PathValue("name"))
+	return status.ClusterRef(p.doc.Clusters, c), ok && mayAnswer(c)
 }
 
 // mayAnswer reports whether a cluster is so far that its API may be there. One of Cluster API has its kubeconfig before
@@ -147,7 +122,7 @@ func (v workloadView) PodPath(p workload.Pod) string {
 
 // showCluster is the page of one cluster.
 func showCluster(p *picture, by Role, r *http.Request) (any, string, bool) {
-	c, ok := findCluster(p.doc.Clusters, r.PathValue("name"))
+	c, ok := status.FindCluster(p.doc.Clusters, r.PathValue("name"))
 	if !ok {
 		return nil, r.PathValue("name"), false
 	}
@@ -161,7 +136,7 @@ func newClusterPage(p *picture, by Role, c status.Cluster, denied string) cluste
 		v.Origin = c.Kind + " " + c.Namespace + "/" + c.Name
 	}
 	if c.State == status.ClusterReady {
-		v.Commands = kubectlCommands(c, loginAddress(p.doc))
+		v.Commands = kubectlCommands(c, v.Ref, loginAddress(p.doc))
 	}
 
 	v.Workload = newWorkloadView(p, v.Ref, c, denied)
@@ -208,16 +183,10 @@ func loginAddress(d status.Document) string {
 }
 
 // kubectlCommands fetch a cluster's kubeconfig and use it.
-func kubectlCommands(c status.Cluster, address string) []string {
-	fetch := "firstlightd kubeconfig " + c.Name
-	if c.Kind == status.KindCluster {
-		fetch = fmt.Sprintf(
-			`"kubectl -n %s get secret %s-kubeconfig -o jsonpath={.data.value} | base64 -d"`, c.Namespace, c.Name,
-		)
-	}
+func kubectlCommands(c status.Cluster, ref, address string) []string {
 	file := c.Name + ".kubeconfig"
 	return []string{
-		fmt.Sprintf("(umask 077; ssh root@%s %s > %s)", address, fetch, file),
+		fmt.Sprintf("(umask 077; ssh root@%s firstlightd kubeconfig %s > %s)", address, ref, file),
 		fmt.Sprintf("kubectl --kubeconfig %s get nodes", file),
 	}
 }

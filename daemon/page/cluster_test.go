@@ -128,7 +128,9 @@ func TestClustersOfOneNameAreToldApart(t *testing.T) {
 		assert.Equal(t, http.StatusOK, b.ask("GET", "/clusters/"+namespace+"%2Fedge/kubeconfig", "").Code)
 	}
 	assert.Contains(t, b.open("/clusters/far").id("reach").text(),
-		`ssh root@10.10.110.20 "kubectl -n metal3 get secret far-kubeconfig -o jsonpath={.data.value} | base64 -d" > far.kubeconfig`)
+		"ssh root@10.10.110.20 firstlightd kubeconfig far > far.kubeconfig")
+	assert.Contains(t, b.open("/clusters/metal3%2Fedge").id("reach").text(),
+		"ssh root@10.10.110.20 firstlightd kubeconfig metal3/edge > edge.kubeconfig")
 	assert.Equal(t, "metal3/edge", b.open("/clusters/metal3%2Fedge").id("title").text())
 }
 

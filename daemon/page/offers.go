@@ -84,6 +84,6 @@ func isPaused(p *picture, name string) (about string, ok bool) {
 }
 
 func isInstalled(p *picture, name string) (about string, ok bool) {
-	c, ok := findCluster(p.doc.Clusters, name)
+	c, ok := status.FindCluster(p.doc.Clusters, name)
 	return "", ok && c.State == status.ClusterReady
 }

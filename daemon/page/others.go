@@ -5,7 +5,7 @@ import "firstlight.dev/firstlight/assets/status"
 // clusterView is one cluster.
 type clusterView struct {
 	status.Cluster
-	Ref    string // clusterRef
+	Ref    string // status.ClusterRef
 	Path   string
 	Level  level
 	Offers []offer
@@ -28,7 +28,7 @@ func newClustersView(p *picture, by Role) clustersView {
 }
 
 func newClusterView(p *picture, by Role, c status.Cluster) clusterView {
-	ref := clusterRef(p.doc.Clusters, c)
+	ref := status.ClusterRef(p.doc.Clusters, c)
 	v := clusterView{c, ref, clusterPath(ref), busy, newOffers(p, by, onCluster, ref)}
 	switch {
 	case c.Error != "":

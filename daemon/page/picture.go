@@ -39,7 +39,7 @@ type picture struct {
 	certificates map[string]string // fingerprints of what BMCs show in place of a pinned certificate
 	otherServers map[string]string // what the site says of nodes that is another server's
 
-	workloads map[string]answer[workloadAnswer] // of clusters that somebody looks at, by clusterRef
+	workloads map[string]answer[workloadAnswer] // of clusters that somebody looks at, by status.ClusterRef
 	pods      map[string]answer[podAnswer]      // that somebody looks at, by podKey
 	logs      map[string]answer[logAnswer]      // that somebody reads, by logKey
 	secrets   *answer[vault.Listing]            // nil while nobody looks

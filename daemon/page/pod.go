@@ -130,7 +130,7 @@ func (s *Server) newLogs() *lookup[logAnswer] {
 
 // askable is the cluster of a reference.
 func (s *Server) askable(ref string) (status.Cluster, error) {
-	c, ok := findCluster(s.sources.Document().Clusters, ref)
+	c, ok := status.FindCluster(s.sources.Document().Clusters, ref)
 	if !ok {
 		return c, errors.New("the cluster is not there any more")
 	}
@@ -196,8 +196,8 @@ type logView struct {
 
 // showPod is the page of one pod.
 func showPod(p *picture, by Role, r *http.Request) (any, string, bool) {
-	c, ok := findCluster(p.doc.Clusters, r.PathValue("name"))
-	pod, ref := podOf(r), clusterRef(p.doc.Clusters, c)
+	c, ok := status.FindCluster(p.doc.Clusters, r.PathValue("name"))
+	pod, ref := podOf(r), status.ClusterRef(p.doc.Clusters, c)
 	if !ok || !pod.IsValid() {
 		return nil, r.PathValue("pod"), false
 	}
@@ -221,8 +221,8 @@ func showPod(p *picture, by Role, r *http.Request) (any, string, bool) {
 
 // showLog is the page of one log.
 func showLog(p *picture, _ Role, r *http.Request) (any, string, bool) {
-	c, ok := findCluster(p.doc.Clusters, r.PathValue("name"))
-	of, ref := logOf(r), clusterRef(p.doc.Clusters, c)
+	c, ok := status.FindCluster(p.doc.Clusters, r.PathValue("name"))
+	of, ref := logOf(r), status.ClusterRef(p.doc.Clusters, c)
 	if !ok || !of.IsValid() {
 		return nil, r.PathValue("container"), false
 	}

@@ -73,10 +73,10 @@ func TestTheRackShowsWhatNeedsAPersonFirst(t *testing.T) {
 		{"just switched on", begun(), "busy", "Coming up", nil},
 		{"stopped", stopped(), "bad", "Stopped: needs you", nil},
 		{"no nodes", ready(), "good", "Ready", nil},
-		{"1 node", rack(1), "bad", "Needs you: node node-000; cluster lab", []string{"Need you 1", "Not named by the site 1"}},
-		{"10 nodes", rack(10), "bad", "Needs you: node node-000; cluster lab",
+		{"1 node", rack(1), "bad", "Needs you: node node-000; cluster lab; component default/sriov-operator", []string{"Need you 1", "Not named by the site 1"}},
+		{"10 nodes", rack(10), "bad", "Needs you: node node-000; cluster lab; component default/sriov-operator",
 			[]string{"Need you 1", "On their way 3", "In service 6", "Not named by the site 1"}},
-		{"200 nodes", rack(200), "bad", "Needs you: 20 of 200 nodes; cluster lab",
+		{"200 nodes", rack(200), "bad", "Needs you: 20 of 200 nodes; cluster lab; component default/sriov-operator",
 			[]string{"Need you 20", "On their way 60", "In service 120", "Not named by the site 1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

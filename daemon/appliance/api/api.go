@@ -48,6 +48,9 @@ type Server struct {
 	// Replace has the server of a node replaced by the one that the site names, if confirm is the node's name again. It
 	// returns what is different; the error is for people.
 	Replace func(node, confirm string) (string, error)
+	// Kubeconfig is the log-in of a cluster's administrator, by the cluster's name, or by namespace/name; the error is for
+	// people.
+	Kubeconfig func(ctx context.Context, cluster string) ([]byte, error)
 	// Audit writes down who asked for what loses data; nil: nothing is written.
 	Audit func(Change)
 	// Login mints a code by which one browser is somebody, USER@HOST, with a role on the page; the error is for people.
@@ -143,6 +146,7 @@ func (s *Server) handler() http.Handler {
 		}
 		writeJSON(w, text)
 	})
+	mux.HandleFunc("GET /v1/kubeconfig", s.serveKubeconfig)
 	mux.HandleFunc("POST /v1/erase", s.serveErase)
 	mux.HandleFunc("POST /v1/replace", s.serveReplace)
 	mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, r *http.Request) {

@@ -42,6 +42,10 @@ func attention(d status.Document) string {
 		all = append(all, share(a.Clusters, len(d.Clusters), "cluster"))
 	}
 
+	if len(a.Components) > 0 {
+		all = append(all, share(a.Components, len(d.Components), "component"))
+	}
+
 	if len(a.Uploads) > 0 {
 		all = append(all, "uploads ("+strings.Join(a.Uploads, ", ")+")")
 	}

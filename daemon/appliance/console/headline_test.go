@@ -38,6 +38,10 @@ func TestWhatNeedsAPersonIsTheHeadline(t *testing.T) {
 	both.Clusters = []status.Cluster{{Name: "edge", Error: "x"}, {Name: "far", Error: "y"}}
 	uploads := fifty(0)
 	uploads.Artifacts = &status.Artifacts{Conditions: []status.Check{{Name: "serving", State: status.CheckOK}, {Name: "room", State: status.CheckFailed}}}
+	components := fifty(0)
+	components.Components = []status.Component{{Name: "default/nfd", State: "failed"}, {Name: "default/qat", State: "waiting"}}
+	several := fifty(0)
+	several.Components = []status.Component{{Name: "a/a", State: "refused"}, {Name: "a/b", State: "degraded"}, {Name: "a/c", State: "skipped"}}
 	working := fifty(8)
 	working.State = status.StateWorking
 	for want, d := range map[string]status.Document{
@@ -48,6 +52,8 @@ func TestWhatNeedsAPersonIsTheHeadline(t *testing.T) {
 		"Needs you: cluster edge":                                 clusters,
 		"Needs you: not launched, 8 of 50 nodes; 2 of 2 clusters": both,
 		"Needs you: uploads (room)":                               uploads,
+		"Needs you: component default/nfd":                        components,
+		"Needs you: 2 of 3 components":                            several,
 		"Coming up":                                               working,
 	} {
 		assert.Equal(t, want, Headline(d))
