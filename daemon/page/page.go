@@ -91,6 +91,7 @@ type Server struct {
 	bundles   chan struct{} // a place for the one that is being collected
 	uploads   chan struct{} // a place for each request that is passed on
 	drafts    drafts
+	masks     masks
 	handler   http.Handler
 
 	reviews   *lookup[error] // who may read what

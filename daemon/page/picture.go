@@ -53,6 +53,7 @@ type picture struct {
 	siteText []byte // that is applied
 	history  []sitedocument.Entry
 	drafts   *drafts // which change without the picture
+	masks    *masks
 
 	mu       sync.Mutex
 	rendered map[string]rendering // by role, page and path
@@ -84,6 +85,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		siteText: s.sources.SiteText(),
 		history:  s.sources.SiteHistory(),
 		drafts:   &s.drafts,
+		masks:    &s.masks,
 		dhcp:     s.sources.DHCP(),
 		reached:  map[string][]firewall.Listener{},
 

@@ -53,7 +53,7 @@ func newSiteView(p *picture, by Role) siteView {
 	if len(p.siteText) > 0 {
 		v.Digest = digestFor(by, p.siteText)
 	}
-	masked, err := site.Mask(p.siteText)
+	masked, err := p.masks.mask(p.siteText)
 	if err != nil {
 		v.Error = errNotYAML.Error()
 	} else {
@@ -124,7 +124,7 @@ func newDocumentView(p *picture, by Role, name string) (documentView, bool) {
 		before, v.Since = p.history[i-1].Text, &since
 	}
 	var err error
-	if v.Diff, err = diffMasked(before, e.Text); err != nil {
+	if v.Diff, err = p.masks.diff(before, e.Text); err != nil {
 		v.Error = err.Error()
 	}
 	return v, true
@@ -136,11 +136,11 @@ type diffLine struct {
 	Text string
 }
 
-// diffMasked is the difference of two documents with their secrets hidden, with three lines around each.
-func diffMasked(from, to []byte) ([]diffLine, error) {
+// diff is the difference of two documents with their secrets hidden, with three lines around each.
+func (m *masks) diff(from, to []byte) ([]diffLine, error) {
 	var sides [2][]string
 	for i, text := range [][]byte{from, to} {
-		masked, err := site.Mask(text)
+		masked, err := m.mask(text)
 		if err != nil {
 			return nil, errNotYAML
 		}
@@ -213,7 +213,7 @@ func (s *Server) serveSiteEditor(w http.ResponseWriter, r *http.Request, of *ses
 	}
 
 	v.Origin = sitedocument.Digest(text)
-	masked, err := site.Mask(text)
+	masked, err := s.masks.mask(text)
 	if err != nil {
 		v.Error = errNotYAML.Error() + ". Write a whole one here to replace it."
 	}
@@ -314,7 +314,7 @@ func (s *Server) previewDocument(ctx context.Context, v editView, current, text 
 		for _, d := range one.differences {
 			v.Differences = append(v.Differences, newDifferenceView(d))
 		}
-		v.Diff, _ = diffMasked(current, text) // one that is no YAML is not compared
+		v.Diff, _ = s.masks.diff(current, text) // one that is no YAML is not compared
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
