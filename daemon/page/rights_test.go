@@ -2,6 +2,7 @@ package page
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -178,12 +179,15 @@ func startAPI(t *testing.T) (*sandbox.API, *rest.Config, client.Client) {
 	require.NoError(t, err)
 	require.NoError(t, set.Apply(t.Context(), admin))
 
-	// The policies take a moment until they hold.
+	// The policies take a moment until they hold. What was consented to before that is no change if it is asked again.
+	tries := 0
 	probe := host("probe", 99, false)
 	probe.ResourceVersion = ""
 	require.NoError(t, admin.Create(t.Context(), probe))
 	require.Eventually(t, func() bool {
-		return patchHost(t.Context(), config, ann(Operator), "probe", metal3.ConsentPatch("data-00000000000c")) != nil &&
+		tries++
+		consent := metal3.ConsentPatch(fmt.Sprintf("data-%012x", tries))
+		return patchHost(t.Context(), config, ann(Operator), "probe", consent) != nil &&
 			patchHost(t.Context(), config, ann(Operator), "probe", metal3.PowerPatch(false)) == nil
 	}, time.Minute, 100*time.Millisecond)
 	return server, config, admin
