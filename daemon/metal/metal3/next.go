@@ -58,6 +58,9 @@ type Decision struct {
 
 	// Fingerprint is what would have to be lost for the node to go on, "" if that is not what blocks it.
 	Fingerprint string
+	// OtherServer is what the site says of the node that is another server's than the one that it stands for, for people;
+	// "" if that is not what blocks it.
+	OtherServer string
 }
 
 func holdFor(reason Reason, format string, args ...any) Decision {

@@ -108,7 +108,7 @@ func TestNext(t *testing.T) {
 			next := Next(NodeObjects{Host: want}, c.have, c.rec, c.found)
 			step := next.Step
 			fingerprint := next.Fingerprint // of cases about consent
-			assert.Equal(t, Decision{c.step, c.reason, c.sentence, fingerprint}, next)
+			assert.Equal(t, Decision{Step: c.step, Reason: c.reason, Sentence: c.sentence, Fingerprint: fingerprint}, next)
 			assert.True(t, MaySwitchOn(c.have) || step != StepCreate && step != StepImage, "the pre-flight is asked before it is needed")
 			if got := ObjectForStep(step, want, c.have); step != StepImage && step != StepRestore {
 				have := ""

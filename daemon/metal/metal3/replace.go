@@ -56,6 +56,7 @@ func holdForOther(n NodeObjects, have *metal3api.BareMetalHost) *Decision {
 	}
 	d := holdFor(ReasonReplaced, "site.yaml gives it %s; if its server was replaced by another one, run: firstlightd replace "+
 		"%s; if it was not, take that back", other, have.Name)
+	d.OtherServer = other
 	return &d
 }
 

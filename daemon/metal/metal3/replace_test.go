@@ -59,6 +59,8 @@ func TestANodeOfAnotherServerIsHeld(t *testing.T) {
 			d := Next(n, have, HostBackup{Host: *have}, nil)
 			assert.Equal(t, c.reason, d.Reason, d.Sentence)
 			assert.Contains(t, d.Sentence, c.said)
+			assert.Equal(t, c.reason == ReasonReplaced, d.OtherServer != "")
+			assert.Contains(t, d.Sentence, d.OtherServer)
 		})
 	}
 	n, have := swapped()

@@ -42,23 +42,17 @@ func (p *Provisioner) Replace(node, confirm string) (string, error) {
 	return r.New, nil
 }
 
-// OtherServer is what the site says of a node that is another server's than the one that it stands for, for people; ""
-// if there is nothing to replace, or not now.
+// OtherServer is what the site says of a node that is another server's than the one that it stands for, "" if that is
+// not what blocks it.
 func (p *Provisioner) OtherServer(node string) string {
 	p.mu.Lock()
-	isOther := slices.ContainsFunc(p.progress, func(one metal3.Progress) bool {
-		return one.Node == node && one.Err == nil && one.Reason == metal3.ReasonReplaced
-	})
-	p.mu.Unlock()
-	hosts, current := p.Hosts.List()
-	if !isOther || !current {
-		return ""
+	defer p.mu.Unlock()
+	for _, one := range p.progress {
+		if one.Node == node && one.Err == nil {
+			return one.OtherServer
+		}
 	}
-	r, err := p.prepareReplacement(node, hosts)
-	if err != nil {
-		return "" // firstlightd why says it
-	}
-	return r.New
+	return ""
 }
 
 func (p *Provisioner) prepareReplacement(node string, hosts []metal3api.BareMetalHost) (metal3.Replacement, error) {
