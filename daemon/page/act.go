@@ -152,17 +152,17 @@ func (s *Server) readOrder(r *http.Request, of *session, a action) (order, *refu
 	name := r.PathValue("name")
 	asked, ok := s.logins.answer(of, r.PostFormValue(confirmField))
 	about, isOffered := a.offered(p, name)
-	var q question
-	if ok && isOffered && asked.action == a.name && asked.name == name {
-		if q, err = s.newQuestion(r.Context(), p, a, name, asked.chosen); err != nil {
-			return order{}, newRefusal(err)
-		}
-	}
 	switch {
 	case !ok, asked.action != a.name, asked.name != name:
 		return order{}, &refusal{http.StatusConflict, "This was confirmed before, or is too old. Confirm it again if it is meant."}
 	case !isOffered:
 		return order{}, &refusal{http.StatusConflict, notOffered}
+	}
+
+	q, err := s.newQuestion(r.Context(), p, a, name, asked.chosen)
+	switch {
+	case err != nil:
+		return order{}, newRefusal(err)
 	case q.text() != asked.asked:
 		return order{}, &refusal{http.StatusConflict, "It is about something else now. Read it again."}
 	}

@@ -79,7 +79,10 @@ func previewErase(ctx context.Context, s *Server, p *picture, name string, chose
 		return question{}, err
 	}
 
-	q := question{about: "the inspection that ended at " + formatDate(p.hosts[name].Status.OperationHistory.Inspect.End.Time)}
+	var q question
+	if end := p.hosts[name].Status.OperationHistory.Inspect.End; !end.IsZero() {
+		q.about = "what the inspection saw that ended at " + formatDate(end.Time)
+	}
 	for _, d := range e.Disks {
 		q.details = append(q.details, "Erased: "+d.Text())
 	}
