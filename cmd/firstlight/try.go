@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/image/lab/container"
 	"firstlight.dev/firstlight/image/lab/try"
 )
 
@@ -120,7 +121,7 @@ func newTrySuperviseCommand(f *tryFlags) *cobra.Command {
 	}
 }
 
-// firstProcessWords is the command line by which try.FirstProcess is reached.
+// firstProcessWords is the command line by which container.FirstProcess is reached.
 var firstProcessWords = []string{"try", "first-process"}
 
 // newTryFirstProcessCommand becomes the appliance's systemd; the supervisor starts it.
@@ -128,7 +129,7 @@ func newTryFirstProcessCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "first-process STAGE FILE", Hidden: true, Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return try.FirstProcess(firstProcessWords, args[0], args[1])
+			return container.FirstProcess(firstProcessWords, args[0], args[1])
 		},
 	}
 }

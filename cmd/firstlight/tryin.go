@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/image/lab/container"
 	"firstlight.dev/firstlight/image/lab/try"
 )
 
@@ -96,5 +97,5 @@ func (f *tryFlags) runInside(cmd *cobra.Command, words []string) error {
 	}
 
 	inside.Env = append(inside.Env, "TERM="+os.Getenv("TERM"))
-	return try.Become(inside)
+	return container.Become(inside)
 }

@@ -5,20 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"runtime"
-	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/image/lab/container"
 	"firstlight.dev/firstlight/image/lab/simulator"
 )
-
-// environment is that of the appliance's root shell.
-var environment = []string{
-	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
-}
 
 // Command is a command that will run in the appliance; NotRunning if the rack is down.
 func (r Rack) Command(ctx context.Context, words ...string) (*exec.Cmd, error) {
@@ -30,29 +22,7 @@ func (r Rack) Command(ctx context.Context, words ...string) (*exec.Cmd, error) {
 		return nil, fmt.Errorf("%s: the appliance is between two starts; try again in a moment", r.Dir)
 	}
 
-	enter := []string{
-		"--target", strconv.Itoa(now.Appliance.PID), "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--root",
-		"--wd", "--", // that of systemd: a directory named here would be this machine's
-	}
-	cmd := exec.CommandContext(ctx, "nsenter", append(enter, words...)...)
-	cmd.Env = environment
-	return cmd, nil
-}
-
-// Become makes this process a command of Command, so that its exit code and its terminal are the command's own. Like
-// all that runs in the appliance it can change neither this machine's clock nor its modules. It returns only with an
-// error.
-func Become(cmd *exec.Cmd) error {
-	if cmd.Err != nil {
-		return fmt.Errorf("enter the appliance: %w", cmd.Err)
-	}
-
-	runtime.LockOSThread() // what it gives up is the thread's
-	if err := dropCapabilities(); err != nil {
-		return err
-	}
-
-	return fmt.Errorf("run %s: %w", cmd.Path, unix.Exec(cmd.Path, cmd.Args, cmd.Env))
+	return container.Command(ctx, now.Appliance.PID, words...), nil
 }
 
 // Document asks the appliance how it is. It does not answer before its daemon does.

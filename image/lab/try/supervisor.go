@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"sync/atomic"
 	"syscall"
 
@@ -25,7 +24,7 @@ type supervisor struct {
 	log      *slog.Logger
 	first    []string // command line by which FirstProcess is reached, without stage and file
 	cables   []cable
-	terminal *terminal
+	terminal *container.Terminal
 	servers  *simulator.Simulator
 	forwards []*forward
 
@@ -100,7 +99,7 @@ func (s *supervisor) openConsole(context.Context) error {
 		return fmt.Errorf("keep console: %w", err)
 	}
 
-	s.terminal, err = openTerminal(log)
+	s.terminal, err = container.OpenTerminal(log)
 	return err
 }
 
@@ -184,24 +183,13 @@ func (s *supervisor) run(ctx context.Context) error {
 
 		s.appliance.Store(nil)
 		s.log.Info("the appliance ended", "how", fmt.Sprint(appliance.Err()))
-		if !restarts(appliance.Err()) {
+		if !container.Restarts(appliance.Err()) {
 			return nil
 		}
 		if err := container.RemoveCgroups(cgroup); err != nil {
 			return err
 		}
 	}
-}
-
-// restarts tells whether the first process of a PID namespace ended by a restart of its system: reboot(2) says by
-// which signal.
-func restarts(ended error) bool {
-	var exit *exec.ExitError
-	if !errors.As(ended, &exit) {
-		return false
-	}
-	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGHUP
 }
 
 // startAppliance starts the appliance's first process and plugs in its cables.
@@ -211,61 +199,24 @@ func (s *supervisor) startAppliance(ctx context.Context) (*process.Child, error)
 		return nil, err
 	}
 
-	file := s.rack.path(planFile)
-	if err := errors.Join(
-		os.MkdirAll(s.rack.path(mountDir), 0o700),
-		os.MkdirAll(s.rack.path(dataDir), 0o755),
-		writeJSON(file, plan{
-			Root:    root,
-			Offset:  offset,
-			Mount:   s.rack.path(mountDir),
-			Data:    s.rack.path(dataDir),
-			Site:    s.rack.path(siteDir),
-			Daemon:  s.made.Order.Daemon,
-			Console: s.terminal.path,
-		}),
-	); err != nil {
-		return nil, fmt.Errorf("start appliance: %w", err)
-	}
-
-	cmd := exec.Command(s.first[0], append(s.first[1:len(s.first):len(s.first)], StageEnter, file)...)
-	cmd.Stderr = os.Stderr // the supervisor's log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID |
-		syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET}
-	ready, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start appliance: %w", err)
-	}
-
-	mounted, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start appliance: %w", err)
-	}
-
-	appliance, err := process.Start(cmd)
-	if err != nil {
-		return nil, err
-	}
-
-	// While it becomes another program its namespaces cannot be entered.
-	if _, err := mounted.Read(make([]byte, 1)); err != nil {
-		appliance.Kill()
-		return nil, fmt.Errorf("start appliance: its first process ended: %w", errors.Join(appliance.Err(), err))
-	}
-
-	for _, c := range s.cables {
-		if err := c.bridge.Connect(ctx, appliance.ID.PID, "appliance", c.nic); err != nil {
-			appliance.Kill()
-			return nil, errors.Join(err, appliance.Err())
+	return container.Start(container.Plan{
+		Root:    root,
+		Offset:  offset,
+		Mount:   s.rack.path(mountDir),
+		Data:    s.rack.path(dataDir),
+		Site:    s.rack.path(siteDir),
+		Daemon:  s.made.Order.Daemon,
+		Console: s.terminal.Path,
+		Cgroup:  cgroup,
+		Kind:    cgroup,
+	}, s.rack.path(planFile), s.first, func(pid int) error {
+		for _, c := range s.cables {
+			if err := c.bridge.Connect(ctx, pid, "appliance", c.nic); err != nil {
+				return err
+			}
 		}
-	}
-
-	if _, err := ready.Write([]byte{'\n'}); err != nil {
-		appliance.Kill()
-		return nil, fmt.Errorf("start appliance: its first process ended: %w", errors.Join(appliance.Err(), err))
-	}
-
-	return appliance, nil
+		return nil
+	})
 }
 
 // noteSelf writes down who holds the rack, before there is anything to hold.
@@ -299,7 +250,7 @@ func (s *supervisor) shutDown() error {
 		errs = append(errs, s.servers.Close())
 	}
 	if s.terminal != nil {
-		errs = append(errs, s.terminal.close())
+		errs = append(errs, s.terminal.Close())
 	}
 
 	for _, c := range s.cables {

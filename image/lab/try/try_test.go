@@ -3,7 +3,6 @@ package try
 import (
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/image/lab/container"
 	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/simulator"
 )
@@ -20,33 +20,28 @@ import (
 // TestMachinesAreRefused: in one line, with what to do.
 func TestMachinesAreRefused(t *testing.T) {
 	fit := func(change func(*machine)) machine {
-		m := machine{
-			root:        true,
-			cgroups:     true,
-			memoryMiB:   leastMemoryMiB,
-			diskMiB:     leastDiskMiB,
-			filesystems: "nodev\toverlay\n\tsquashfs\n",
-		}
+		m := machine{Host: container.Host{
+			Root:        true,
+			Cgroups:     true,
+			MemoryMiB:   leastMemoryMiB,
+			DiskMiB:     leastDiskMiB,
+			FileSystems: "nodev\toverlay\n\tsquashfs\n",
+		}}
 		change(&m)
 		return m
 	}
 	assert.NoError(t, fit(func(*machine) {}).refuse())
 	for want, change := range map[string]func(*machine){
-		"needs root for namespaces and mounts: sudo firstlight try":                       func(m *machine) { m.root = false },
-		"the kernel has no pid namespaces":                                                func(m *machine) { m.namespaces = []string{"pid"} },
-		"no control groups are mounted below /sys/fs/cgroup; systemd mounts them at boot": func(m *machine) { m.cgroups = false },
+		"needs root for namespaces and mounts: sudo firstlight try":                       func(m *machine) { m.Root = false },
+		"the kernel has no pid namespaces":                                                func(m *machine) { m.Namespaces = []string{"pid"} },
+		"no control groups are mounted below /sys/fs/cgroup; systemd mounts them at boot": func(m *machine) { m.Cgroups = false },
 		"nsenter is not installed; apt-get install iproute2 util-linux coreutils":         func(m *machine) { m.programs = []string{"nsenter"} },
-		"the kernel has no overlay or no squashfs; modprobe -a overlay squashfs loop":     func(m *machine) { m.filesystems = "nodev\toverlay\n" },
-		"3071 MiB of memory are available, 3072 are needed; end something else":           func(m *machine) { m.memoryMiB-- },
-		"4095 MiB are free, 4096 are needed; name another directory with --dir":           func(m *machine) { m.diskMiB-- },
+		"the kernel has no overlay or no squashfs; modprobe -a overlay squashfs loop":     func(m *machine) { m.FileSystems = "nodev\toverlay\n" },
+		"3071 MiB of memory are available, 3072 are needed; end something else":           func(m *machine) { m.MemoryMiB-- },
+		"4095 MiB are free, 4096 are needed; name another directory with --dir":           func(m *machine) { m.DiskMiB-- },
 	} {
 		assert.EqualError(t, fit(change).refuse(), want)
 	}
-}
-
-func TestAvailableMemoryIsRead(t *testing.T) {
-	assert.Equal(t, 2048, availableMiB("MemTotal:       24000000 kB\nMemAvailable:    2097152 kB\n"))
-	assert.Zero(t, availableMiB("MemTotal: 1 kB\n"))
 }
 
 // TestTheSiteIsOne that the appliance takes, with every server, also with none.
@@ -155,16 +150,5 @@ func TestNobodyButTheApplianceIsEntered(t *testing.T) {
 		require.NoError(t, writeJSON(r.path(runningFile), Processes{Supervisor: self, Appliance: c.appliance}))
 		_, err := r.Command(t.Context(), "true")
 		assert.Equal(t, c.entered, err == nil, "%v", err)
-	}
-}
-
-// TestWhatStartsAgain: a PID namespace ends by these signals when its system restarts or switches off, see reboot(2).
-func TestWhatStartsAgain(t *testing.T) {
-	for script, want := range map[string]bool{
-		"kill -HUP $$": true, "kill -INT $$": false, "kill -KILL $$": false, "exit 1": false, "exit 0": false,
-	} {
-		// What runs the tests may ignore SIGHUP, as nohup does, and a child inherits that.
-		err := exec.Command("env", "--default-signal=HUP", "sh", "-c", script).Run()
-		assert.Equal(t, want, restarts(err), script)
 	}
 }

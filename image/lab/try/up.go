@@ -21,7 +21,7 @@ import (
 // CheckMachine refuses what no rack can be on: a machine without the rights, the parts of the kernel or the room that
 // it needs, or with another rack.
 func (r Rack) CheckMachine() error {
-	m, err := lookAt(r.Dir)
+	m, err := readMachine(r.Dir)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package try
+package container
 
 import (
 	"errors"
@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudo terminal whose other end is the appliance's console. What is said there goes to a file.
-type terminal struct {
-	path   string // of the appliance's end
+// Terminal is a pseudo terminal whose other end is the appliance's console. What is said there goes to a file.
+type Terminal struct {
+	Path   string // of the appliance's end
 	ends   []*os.File
 	copied chan struct{}
 }
 
-func openTerminal(log io.Writer) (*terminal, error) {
+// OpenTerminal makes a terminal. Close it.
+func OpenTerminal(log io.Writer) (*Terminal, error) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open terminal: %w", err)
@@ -38,7 +39,7 @@ func openTerminal(log io.Writer) (*terminal, error) {
 		return nil, errors.Join(fmt.Errorf("open terminal: %w", err), master.Close())
 	}
 
-	t := &terminal{path: path, ends: []*os.File{slave, master}, copied: make(chan struct{})}
+	t := &Terminal{Path: path, ends: []*os.File{slave, master}, copied: make(chan struct{})}
 	go func() {
 		_, _ = io.Copy(log, master) // it ends with the terminal
 		close(t.copied)
@@ -46,7 +47,8 @@ func openTerminal(log io.Writer) (*terminal, error) {
 	return t, nil
 }
 
-func (t *terminal) close() error {
+// Close ends the terminal.
+func (t *Terminal) Close() error {
 	err := t.ends[0].Close() // without an open end to write to, reading ends
 	<-t.copied
 	return errors.Join(err, t.ends[1].Close())

@@ -1,8 +1,9 @@
-package try
+package container
 
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,18 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/image/lab/container"
 )
 
-// plan is what the first process of the appliance needs to know. It is a file: that process is started twice.
-type plan struct {
-	Root    string `json:"root"`    // what container.FindRoot found
+// Plan is a root tree of the appliance that shall run in namespaces, with its own systemd as their first process.
+type Plan struct {
+	Root    string `json:"root"`    // what FindRoot found
 	Offset  int64  `json:"offset"`  // of the squashfs in Root
 	Mount   string `json:"mount"`   // directory for mount points
 	Data    string `json:"data"`    // what becomes DATA
 	Site    string `json:"site"`    // what becomes SITE
 	Daemon  string `json:"daemon"`  // in place of the root's; "": none
 	Console string `json:"console"` // terminal that becomes /dev/console
+	Cgroup  string `json:"cgroup"`  // its control groups, as EnterCgroups takes it
+	Kind    string `json:"kind"`    // what systemd is told of its container ($container)
 }
 
 // Stages of the first process, as words on its command line.
@@ -37,9 +39,13 @@ const (
 // exist already: that one can only be made once the process is in the groups that shall be its root, so it starts
 // itself again. again are the words of its command line before the stage. It returns only with an error.
 func FirstProcess(again []string, stage, file string) error {
-	var p plan
-	if err := readJSON(file, &p); err != nil {
-		return err
+	var p Plan
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err != nil {
+		return fmt.Errorf("read plan of the appliance: %w", err)
 	}
 
 	// Whoever has started this process is the death of it. That was said for its first thread, and is forgotten when
@@ -49,13 +55,13 @@ func FirstProcess(again []string, stage, file string) error {
 		return fmt.Errorf("end with the supervisor: %w", err)
 	}
 	if stage == StageEnter {
-		if err := container.EnterCgroups(cgroup); err != nil {
+		if err := EnterCgroups(p.Cgroup); err != nil {
 			return err
 		}
 		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 			return fmt.Errorf("unshare cgroups: %w", err)
 		}
-		if err := dropCapabilities(); err != nil {
+		if err := DropCapabilities(); err != nil {
 			return err
 		}
 		words := append(append([]string{os.Args[0]}, again...), StageMount, file)
@@ -77,14 +83,14 @@ func FirstProcess(again []string, stage, file string) error {
 	if err := unix.Sethostname([]byte("firstlight")); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	if err := container.Pivot(root); err != nil {
+	if err := Pivot(root); err != nil {
 		return fmt.Errorf("change root to %s: %w", root, err)
 	}
 
 	// systemd does not touch this machine's devices and time where it knows that it is in a container
 	// (https://systemd.io/CONTAINER_INTERFACE).
 	environment := []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "container=firstlight-try", "TERM=dumb",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "container=" + p.Kind, "TERM=dumb",
 	}
 	if err := useConsole(); err != nil {
 		return err
@@ -110,9 +116,9 @@ func useConsole() error {
 	return unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC)
 }
 
-// dropCapabilities gives up, for all that will run in the appliance, what would change this machine as a whole: its
+// DropCapabilities gives up, for this thread and all that it will start, what would change this machine as a whole: its
 // clock and its kernel's modules.
-func dropCapabilities() error {
+func DropCapabilities() error {
 	for _, c := range []uintptr{unix.CAP_SYS_TIME, unix.CAP_SYS_MODULE} {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
 			return fmt.Errorf("give up capability %d: %w", c, err)
@@ -122,13 +128,13 @@ func dropCapabilities() error {
 }
 
 // mount puts the appliance's root together below p.Mount and returns it.
-func (p plan) mount() (string, error) {
+func (p Plan) mount() (string, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return "", fmt.Errorf("make mounts private: %w", err)
 	}
 
 	lower, upper, root := p.Mount+"/lower", p.Mount+"/upper", p.Mount+"/root"
-	if err := container.MountRoot(p.Root, p.Offset, lower); err != nil {
+	if err := MountRoot(p.Root, p.Offset, lower); err != nil {
 		return "", err
 	}
 
@@ -137,7 +143,7 @@ func (p plan) mount() (string, error) {
 		{"overlay", root, "overlay", fmt.Sprintf("lowerdir=%s,upperdir=%s/up,workdir=%s/work", lower, upper, upper)},
 		{"proc", root + "/proc", "proc", ""},
 		{"sysfs", root + "/sys", "sysfs", ""},
-		{"cgroup", root + container.CgroupRoot, "tmpfs", "mode=0755"},
+		{"cgroup", root + CgroupRoot, "tmpfs", "mode=0755"},
 		{"tmpfs", root + "/run", "tmpfs", "mode=0755"},
 		{"tmpfs", root + "/dev", "tmpfs", "mode=0755"},
 		{"devpts", root + "/dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=0620,gid=5"},
@@ -157,7 +163,7 @@ func (p plan) mount() (string, error) {
 	}
 
 	for _, do := range []func(string) error{
-		container.MountCgroups, p.makeDevices, p.protectKernel, p.bindState, p.writeFiles,
+		MountCgroups, p.makeDevices, p.protectKernel, p.bindState, p.writeFiles,
 	} {
 		if err := do(root); err != nil {
 			return "", err
@@ -165,7 +171,7 @@ func (p plan) mount() (string, error) {
 	}
 
 	// As firstlight-init leaves it: the root without what is laid over it.
-	return root, container.Bind(lower, root+stick.LowerDir, unix.MS_RDONLY)
+	return root, Bind(lower, root+stick.LowerDir, unix.MS_RDONLY)
 }
 
 // devices are those of the appliance, by major and minor number (Documentation/admin-guide/devices.txt of the kernel).
@@ -186,7 +192,7 @@ var devices = []struct {
 	{"net/tun", 10, 200, 0o666},
 }
 
-func (p plan) makeDevices(root string) error {
+func (p Plan) makeDevices(root string) error {
 	dev := root + "/dev/"
 	if err := os.MkdirAll(dev+"net", 0o755); err != nil {
 		return err
@@ -228,7 +234,7 @@ var kubeletSysctls = map[string]string{
 
 // protectKernel makes what would change this machine's kernel unwritable: parameters that are not of the network, and
 // /sys, without which neither systemd nor udev handle devices.
-func (p plan) protectKernel(root string) error {
+func (p Plan) protectKernel(root string) error {
 	sys := root + "/proc/sys"
 	for _, dir := range []string{sys, sys + "/net"} {
 		if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
@@ -251,7 +257,7 @@ func (p plan) protectKernel(root string) error {
 
 	trigger := root + "/proc/sysrq-trigger"
 	if _, err := os.Stat(trigger); err == nil { // a kernel may have none
-		if err := container.Bind(trigger, trigger, unix.MS_RDONLY); err != nil {
+		if err := Bind(trigger, trigger, unix.MS_RDONLY); err != nil {
 			return err
 		}
 	}
@@ -265,14 +271,14 @@ func (p plan) protectKernel(root string) error {
 }
 
 // bindState binds what outlives the appliance, as `firstlightd storage` does on a stick, and its site.
-func (p plan) bindState(root string) error {
-	if err := container.Bind(p.Data, root+stick.DataDir, 0); err != nil {
+func (p Plan) bindState(root string) error {
+	if err := Bind(p.Data, root+stick.DataDir, 0); err != nil {
 		return err
 	}
 
 	for _, d := range stick.StateDirs() {
 		own := filepath.Join(p.Data, stick.StateName, d.Name)
-		if err := container.Bind(own, root+d.Path, 0); err != nil {
+		if err := Bind(own, root+d.Path, 0); err != nil {
 			return err
 		}
 		if err := unix.Chmod(own, uint32(d.Mode)); err != nil {
@@ -281,19 +287,19 @@ func (p plan) bindState(root string) error {
 	}
 
 	if p.Daemon != "" {
-		if err := container.Bind(p.Daemon, root+daemonPath, unix.MS_RDONLY); err != nil {
+		if err := Bind(p.Daemon, root+daemonPath, unix.MS_RDONLY); err != nil {
 			return err
 		}
 	}
 
-	return container.Bind(p.Site, root+stick.SiteDir, unix.MS_RDONLY)
+	return Bind(p.Site, root+stick.SiteDir, unix.MS_RDONLY)
 }
 
 // daemonPath is where the root has the appliance's daemon.
 const daemonPath = "/usr/bin/firstlightd"
 
 // writeFiles writes what firstlight-init would: the machine-id, which DATA keeps.
-func (p plan) writeFiles(root string) error {
+func (p Plan) writeFiles(root string) error {
 	id, err := os.ReadFile(filepath.Join(p.Data, stick.MachineIDName))
 	if errors.Is(err, os.ErrNotExist) {
 		fresh := make([]byte, 16)
