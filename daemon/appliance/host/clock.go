@@ -88,7 +88,13 @@ func (h *Host) ClockDo(_ context.Context, report bringup.Report) error {
 			failed = append(failed, fmt.Sprintf("%s: %v", server, err))
 			continue
 		}
-		if err := moveClock(o.Ahead); err != nil {
+		switch err := h.moveClock(o.Ahead); {
+		case errors.Is(err, unix.EPERM) && o.Ahead.Abs() >= stepFrom:
+			h.setNote("clock", fmt.Sprintf("The clock differs by %s from time server %s. It is that of the machine on which "+
+				"the appliance is installed; set it there.", o.Ahead.Abs().Round(time.Millisecond), server))
+			return nil
+		case errors.Is(err, unix.EPERM): // that machine sets it
+		case err != nil:
 			return err
 		}
 
@@ -166,6 +172,14 @@ func queryServer(server string, timeout time.Duration) (Offset, error) {
 	}
 
 	return Offset{Ahead: r.ClockOffset, Stratum: int(r.Stratum)}, nil
+}
+
+// moveClock is moveClock, unless a test has another one.
+func (h *Host) moveClock(ahead time.Duration) error {
+	if h.Move != nil {
+		return h.Move(ahead)
+	}
+	return moveClock(ahead)
 }
 
 // moveClock closes a small gap slowly, so that time never runs backwards, and steps over

@@ -36,6 +36,9 @@ type Host struct {
 	// Query asks one time server; nil: over the network.
 	Query func(server string, timeout time.Duration) (Offset, error)
 
+	// Move moves the clock; nil: really. An error that is unix.EPERM says that the clock is another system's.
+	Move func(ahead time.Duration) error
+
 	mu    sync.Mutex
 	site  *site.Site
 	whole *site.Site // site with its defaults

@@ -15,6 +15,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
@@ -278,6 +279,30 @@ func TestClockAsksTheSitesServersInTurn(t *testing.T) {
 	stageHolds(t, h.ClockDone, h.ClockDo)
 	assert.Len(t, asked, 2)
 	assert.Contains(t, strings.Join(h.Notes(), ""), "No time server answers", "a site without time comes up, and says so")
+}
+
+// TestAClockOfAnotherSystemIsLeftAlone: an installed appliance says how far it is off, and comes up.
+func TestAClockOfAnotherSystemIsLeftAlone(t *testing.T) {
+	h, _ := newHost(t)
+	s, problems := site.Load("site.yaml", []byte("networks: {baremetal: {ntp: [10.0.0.5]}}"))
+	require.NoError(t, problems.Err())
+	h.site = s
+	ahead := 3 * time.Second
+	h.Query = func(string, time.Duration) (Offset, error) { return Offset{Ahead: ahead, Stratum: 2}, nil }
+	h.Move = func(time.Duration) error { return fmt.Errorf("set clock: %w", unix.EPERM) }
+	stageHolds(t, h.ClockDone, h.ClockDo)
+	assert.Contains(t, strings.Join(h.Notes(), ""), "The clock differs by 3s from time server 10.0.0.5")
+	assert.Zero(t, h.TimeSource().Stratum, "it is not worth what the server says")
+
+	ahead = 3 * time.Millisecond
+	require.NoError(t, h.Reload())
+	stageHolds(t, h.ClockDone, h.ClockDo)
+	assert.Empty(t, h.Notes())
+	assert.Equal(t, 2, h.TimeSource().Stratum)
+
+	h.Move = func(time.Duration) error { return errors.New("broken") }
+	require.NoError(t, h.Reload())
+	assert.ErrorContains(t, h.ClockDo(t.Context(), func(string) {}), "broken")
 }
 
 func TestClockBeforeTheImage(t *testing.T) {
