@@ -50,6 +50,13 @@ func newRootCommand() *cobra.Command {
 	)
 	commandline.AddGroup(
 		root,
+		"The appliance on this machine",
+		newInstallCommand(),
+		newInstalledCommand(),
+		newUninstallCommand(),
+	)
+	commandline.AddGroup(
+		root,
 		"An appliance that runs",
 		newLoginCommand(),
 		newLogoutCommand(),

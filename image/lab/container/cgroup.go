@@ -60,7 +60,8 @@ func parseHierarchies(mountinfo io.Reader) (hierarchies, error) {
 	return found, lines.Err()
 }
 
-// EnterCgroups moves this process into a group of that name in every tree, made if absent.
+// EnterCgroups moves this process into a group of that name in every tree, made if absent. The name may be a path below
+// the trees' roots.
 func EnterCgroups(name string) error {
 	all, err := findHierarchies()
 	if err != nil {
@@ -75,14 +76,14 @@ func EnterCgroups(name string) error {
 		dirs = append(dirs, all.unified)
 	}
 	if len(all.v1) == 0 && all.unified != "" { // beside version 1, crun refuses a tree that has some
-		handDown(all.unified)
+		handDown(filepath.Dir(filepath.Join(all.unified, name)))
 	}
 	if len(dirs) == 0 {
 		return errors.New("enter cgroup: none is mounted")
 	}
 
 	for _, dir := range dirs {
-		if err := enterCgroup(dir, name); err != nil {
+		if err := enterCgroup(dir, name, dir == all.unified); err != nil {
 			return err
 		}
 	}
@@ -90,15 +91,15 @@ func EnterCgroups(name string) error {
 	return nil
 }
 
-// handDown lets groups directly in a tree of version 2 have controllers. Those that the kernel lacks, or has in trees
+// handDown lets the groups in one of version 2 have controllers. Those that the kernel lacks, or has in trees
 // of version 1, cannot be had here.
-func handDown(unified string) {
+func handDown(dir string) {
 	for _, c := range controllers {
-		_ = os.WriteFile(filepath.Join(unified, "cgroup.subtree_control"), []byte("+"+c), 0)
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0)
 	}
 }
 
-func enterCgroup(dir, name string) error {
+func enterCgroup(dir, name string, isUnified bool) error {
 	own := filepath.Join(dir, name)
 	if err := os.MkdirAll(own, 0o755); err != nil {
 		return fmt.Errorf("make cgroup: %w", err)
@@ -106,7 +107,7 @@ func enterCgroup(dir, name string) error {
 
 	for _, inherit := range []string{"cpuset.cpus", "cpuset.mems"} { // of version 1, where a new group has none
 		all, err := os.ReadFile(filepath.Join(dir, inherit))
-		if err != nil {
+		if err != nil || isUnified {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(own, inherit), all, 0); err != nil {

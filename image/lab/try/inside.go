@@ -60,6 +60,11 @@ func IsDone(d status.Document) bool {
 			return false
 		}
 	}
+	return IsReady(d)
+}
+
+// IsReady reports whether all stages hold that come before Ready.
+func IsReady(d status.Document) bool {
 	for _, s := range d.Stages {
 		if s.State != status.StateReady && !s.AfterReady {
 			return false

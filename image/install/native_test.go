@@ -1,0 +1,178 @@
+package install_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/goldentest"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/image/lab/container"
+	"firstlight.dev/firstlight/image/lab/try"
+)
+
+// installSteps and uninstallSteps are how the lines of each step begin.
+var (
+	installSteps = []string{
+		"make ", "copy the root ", "copy site.yaml ", "copy this program ", "write the unit ", "enable and start",
+	}
+	uninstallSteps = []string{
+		"stop and disable ", "remove /etc/systemd/system/firstlight.service", "have systemd ",
+		"remove /var/lib/firstlight/mount", "remove /var/lib/firstlight/root.img", "remove /var/lib/firstlight/data", "remove /usr/local/bin/firstlight",
+		"remove /var/lib/firstlight/install.json",
+	}
+)
+
+// TestAnApplianceIsInstalled on a machine with systemd although that is interrupted, inspects a server although it is
+// killed, and leaves nothing when it is uninstalled, which is interrupted at every step. What comes after the
+// inspection is in TestARackIsTried.
+func TestAnApplianceIsInstalled(t *testing.T) {
+	image, program := requireImage(t)
+	m := startMachine(t, image, program)
+	server := m.plugServer()
+	m.write("/mnt/site.yaml", fmt.Sprintf(siteText, "ens1", server))
+	order := []string{"install", "--image", "/mnt/firstlight.img", "--site", "/mnt/site.yaml"}
+
+	before, err := m.parts()
+	require.NoError(t, err)
+	files := m.must("sh", "-c", everyFile)
+	out := m.mustFirstlight(append(order, "--dry-run")...)
+	goldentest.WriteBlock(t, "../../docs/install.md", "install", "$ sudo firstlight install --image firstlight.img "+
+		"--site site.yaml --dry-run\n"+out)
+	for _, line := range installSteps {
+		assert.Contains(t, out, "\n  "+line)
+	}
+	m.write("/mnt/own.yaml", fmt.Sprintf(siteText, "eth0", server))
+	out, err = m.firstlight("install", "--image", "/mnt/firstlight.img", "--site", "/mnt/own.yaml")
+	assert.Error(t, err)
+	assert.Contains(t, out, "eth0 has 192.0.2.7/24: this machine uses it itself")
+	m.isAsBefore(before)
+
+	// What is left after each step is compared by TestAPowerCutAtAnyStep.
+	m.cut("enable and start", order...)
+	m.mustFirstlight("uninstall")
+	m.isAsBefore(before)
+	m.cut("copy the root ", order...)
+	m.cut("enable and start", order...)
+	m.mustFirstlight(order...)
+	began := time.Now()
+	assert.Contains(t, m.mustFirstlight(append(order, "--dry-run")...), "nothing would be done")
+	m.await(try.IsReady)
+	t.Logf("from the unit's start to Ready: %.0f s", time.Since(began).Seconds())
+	m.lendsNothingElse(before)
+
+	// The process of the unit is killed: systemd starts it again, and the appliance continues with its server.
+	identity := m.mustFirstlight("installed", "shell", "cat", "/etc/machine-id")
+	pid := m.must("systemctl", "show", "--value", "--property", "MainPID", "firstlight.service")
+	m.must("kill", "-KILL", strings.TrimSpace(pid))
+	m.await(func(d status.Document) bool { return try.IsReady(d) && slices.Contains(inspected, d.Nodes[0].State) })
+	assert.Equal(t, identity, m.mustFirstlight("installed", "shell", "cat", "/etc/machine-id"))
+	assert.NotEqual(t, pid, m.must("systemctl", "show", "--value", "--property", "MainPID", "firstlight.service"))
+	assert.Contains(t, m.mustFirstlight("installed", "kubectl", "get", "bmh", "-n", "metal3", "-o", "name"), "/node1\n")
+	assert.Contains(t, m.mustFirstlight("installed", "why", "node1"), "node1")
+
+	for _, line := range uninstallSteps {
+		m.cut(line, "uninstall")
+	}
+	m.mustFirstlight("uninstall")
+	m.isAsBefore(before)
+	assert.Equal(t, strings.Split(files, "\n"), strings.Split(m.must("sh", "-c", everyFile), "\n"))
+	assert.Contains(t, m.mustFirstlight("uninstall"), "No appliance is installed")
+}
+
+// onlyVersion2 shows a process nothing but the tree of version 2 of control groups. Where version 1 is mounted as well,
+// that has the controllers, and the kubelet cannot run.
+const onlyVersion2 = `set -e
+mount --make-rprivate /
+umount --recursive --lazy /sys/fs/cgroup
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+exec "$@"
+`
+
+// TestTheUnitHasItsOwnGroups where there are control groups of version 2 alone: systemd owns the tree, and the
+// appliance is below the group that was delegated to its unit.
+func TestTheUnitHasItsOwnGroups(t *testing.T) {
+	image, program := requireImage(t)
+	m := startMachine(t, image, program, "sh", "-c", onlyVersion2, "sh")
+	m.write("/mnt/site.yaml", fmt.Sprintf(siteText, "ens1", "[]"))
+	before, err := m.parts()
+	require.NoError(t, err)
+	require.Equal(t, "cgroup2fs\n", m.must("stat", "--file-system", "--format", "%T", "/sys/fs/cgroup"))
+	m.mustFirstlight("install", "--image", "/mnt/firstlight.img", "--site", "/mnt/site.yaml")
+
+	const unit = "/sys/fs/cgroup/system.slice/firstlight.service/"
+	assert.Equal(t, "", m.must("cat", unit+"cgroup.procs"))
+	assert.NotEmpty(t, m.must("cat", unit+"supervisor/cgroup.procs"))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		out, err := m.run("/mnt/firstlight", "installed", "status")
+		require.NoError(c, err, out)
+	}, 2*time.Minute, 100*time.Millisecond)
+	assert.Contains(t, m.must("/mnt/firstlight", "installed", "shell", "cat", "/proc/1/cgroup"), "0::/init.scope")
+	assert.NotEmpty(t, m.must("cat", unit+"appliance/init.scope/cgroup.procs"))
+
+	// Killed, it starts again in the same groups.
+	pid := m.must("systemctl", "show", "--value", "--property", "MainPID", "firstlight.service")
+	m.must("kill", "-KILL", strings.TrimSpace(pid))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		out, err := m.run("/mnt/firstlight", "installed", "shell", "systemctl", "is-active", "firstlightd")
+		require.NoError(c, err, out)
+	}, 2*time.Minute, 100*time.Millisecond)
+	m.mustFirstlight("uninstall")
+	m.isAsBefore(before)
+}
+
+// siteText is a site with the interface of provisioning and the entry of a server.
+const siteText = `name: site
+networks:
+  provisioning: {interface: %s, cidr: 172.22.0.0/24}
+  bmc: {interface: ens2, cidr: 172.23.0.0/24, address: 172.23.0.1}
+  baremetal: {interface: ens3, cidr: 172.24.0.0/24, address: 172.24.0.1}
+nodes: %s
+`
+
+// inspected are the states of a BareMetalHost from the end of its inspection on (metal3.io/v1alpha1).
+var inspected = []string{"available", "provisioning", "provisioned"}
+
+// await waits until the appliance is so.
+func (m *machine) await(isSo func(status.Document) bool) {
+	m.t.Helper()
+	said := ""
+	require.EventuallyWithT(m.t, func(c *assert.CollectT) {
+		words := []string{"/mnt/firstlight", "installed", "status", "-o", "json"}
+		out, err := container.Command(m.t.Context(), m.system.ID.PID, words...).Output()
+		require.NoError(c, err)
+		var d status.Document
+		require.NoError(c, json.Unmarshal(out, &d))
+		if now := try.Describe(d); now != said {
+			said = now
+			m.t.Log(now)
+		}
+		assert.True(c, isSo(d))
+	}, 10*time.Minute, time.Second)
+}
+
+// lendsNothingElse compares what the machine has while the appliance runs: its own network and parameters are as
+// before, but for the interfaces that it lent.
+func (m *machine) lendsNothingElse(before map[string]string) {
+	m.t.Helper()
+	during, err := m.parts()
+	require.NoError(m.t, err)
+	for what, want := range before {
+		for _, list := range []string{"ip ", "nft ", "sysctl ", "ss "} {
+			if strings.HasPrefix(what, list) {
+				own := slices.DeleteFunc(strings.Split(want, "\n"), lent.MatchString)
+				assert.Equal(m.t, own, strings.Split(during[what], "\n"), what)
+			}
+		}
+	}
+}
+
+// lent are lines about the interfaces that the appliance has.
+var lent = regexp.MustCompile(`\bens[123]\b`)

@@ -1,0 +1,202 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/image/lab/container"
+	"firstlight.dev/firstlight/image/lab/netns"
+)
+
+// Files in runDir, which are there while the appliance has the machine's interfaces.
+const (
+	networkFile = "network"   // the appliance's network namespace is bound here, so that it outlives its processes
+	lentFile    = "lent.json" // how the interfaces were
+)
+
+// lentNIC is an interface of the machine as it was before the appliance got it.
+type lentNIC struct {
+	Name string `json:"name"`
+	MAC  string `json:"mac"` // that it had, which need not be the hardware's
+	MTU  int    `json:"mtu"` // bytes
+	Up   bool   `json:"up"`
+}
+
+// lend moves the interfaces into the network of a process, and writes down how they were in dir.
+func lend(dir string, nics []NIC, pid int) error {
+	var lent []lentNIC
+	for _, n := range nics {
+		l, err := findNIC(n)
+		if err != nil {
+			return err
+		}
+		a := l.Attrs()
+		lent = append(lent, lentNIC{
+			Name: a.Name,
+			MAC:  a.HardwareAddr.String(),
+			MTU:  a.MTU,
+			Up:   a.Flags&net.FlagUp != 0,
+		})
+	}
+
+	if err := writeJSON(filepath.Join(dir, lentFile), lent); err != nil {
+		return err
+	}
+	network := filepath.Join(dir, networkFile)
+	if err := os.WriteFile(network, nil, 0o600); err != nil {
+		return fmt.Errorf("hold network: %w", err)
+	}
+	if err := unix.Mount(netns.PathOf(pid), network, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("hold network: %w", err)
+	}
+
+	for _, n := range lent {
+		l, err := netlink.LinkByName(n.Name)
+		if err == nil {
+			err = netlink.LinkSetNsPid(l, pid)
+		}
+		if err != nil {
+			return fmt.Errorf("give %s to the appliance: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// findNIC finds an interface of the machine: the site may name it by either, and until udev has named it, its name is
+// another one.
+func findNIC(n NIC) (netlink.Link, error) {
+	all, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	for _, l := range all {
+		if l.Attrs().Name == n.Name && hardwareMAC(l.Attrs()) == n.MAC {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("no interface of this machine is %s with the MAC %s; if the hardware is another one: "+
+		"firstlight uninstall --keep-data, then install again", n.Name, n.MAC)
+}
+
+// awaitNICs returns when all interfaces are there, which are found one after the other while the machine starts, or
+// with an error after the timeout.
+func awaitNICs(nics []NIC, timeout time.Duration) error {
+	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		var missing error
+		for _, n := range nics {
+			if _, err := findNIC(n); err != nil {
+				missing = err
+			}
+		}
+		if missing == nil || time.Since(begun) > timeout {
+			return missing
+		}
+	}
+}
+
+// giveBack moves the interfaces that dir says were lent back into the network of this process, as they were. What is
+// back already is left alone, and if none was lent there is nothing to do.
+func giveBack(dir string) error {
+	var lent []lentNIC
+	if err := readJSON(filepath.Join(dir, lentFile), &lent); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return fmt.Errorf("give interfaces back: %w", err)
+	}
+
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return fmt.Errorf("give interfaces back: %w", err)
+	}
+	defer own.Close()
+
+	network := filepath.Join(dir, networkFile)
+	isHeld := isMountPoint(network)
+	var errs []error
+	for _, n := range lent {
+		if isHeld {
+			errs = append(errs, netns.Do(network, func() error {
+				l, err := netlink.LinkByName(n.Name)
+				if errors.As(err, &netlink.LinkNotFoundError{}) {
+					return nil // it is back
+				}
+				if err == nil {
+					err = netlink.LinkSetNsFd(l, int(own.Fd()))
+				}
+				if err != nil {
+					return fmt.Errorf("give %s back: %w", n.Name, err)
+				}
+				return nil
+			}))
+		}
+		errs = append(errs, n.restore())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+
+	if isHeld {
+		if err := unix.Unmount(network, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("let go of the network: %w", err)
+		}
+	}
+	_ = os.Remove(network) // it was not made yet, or is gone
+	return os.Remove(filepath.Join(dir, lentFile))
+}
+
+// isMountPoint reports whether a file is that of a network namespace.
+func isMountPoint(path string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(path, &fs) == nil && fs.Type == unix.NSFS_MAGIC
+}
+
+// restore gives an interface that is back the MAC, the MTU and the state that it had. One that was pulled meanwhile is
+// no error.
+func (n lentNIC) restore() error {
+	l, err := netlink.LinkByName(n.Name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", n.Name, err)
+	}
+
+	a := l.Attrs()
+	if a.HardwareAddr.String() != n.MAC {
+		mac, err := net.ParseMAC(n.MAC)
+		if err == nil {
+			err = netlink.LinkSetHardwareAddr(l, mac)
+		}
+		if err != nil {
+			return fmt.Errorf("restore %s: %w", n.Name, err)
+		}
+	}
+	if a.MTU != n.MTU {
+		if err := netlink.LinkSetMTU(l, n.MTU); err != nil {
+			return fmt.Errorf("restore %s: %w", n.Name, err)
+		}
+	}
+
+	set := netlink.LinkSetDown
+	if n.Up {
+		set = netlink.LinkSetUp
+	}
+	if err := set(l); err != nil {
+		return fmt.Errorf("restore %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// GiveBack is what is left to do when the unit's process has ended, however it ended: the interfaces are moved back and
+// the control groups are removed.
+func GiveBack() error {
+	return errors.Join(giveBack(runDir), container.RemoveCgroups(cgroupName()))
+}

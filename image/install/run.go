@@ -1,0 +1,146 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/image/lab/container"
+	"firstlight.dev/firstlight/image/lab/process"
+)
+
+// runningFile, in runDir, says which process is the appliance's systemd.
+const runningFile = "running.json"
+
+// nicTimeout is how long the machine may take to find its interfaces after it was started.
+const nicTimeout = 10 * time.Second
+
+// modules are those of the kernel that the appliance cannot ask for itself, and may be part of the kernel: the site may
+// name bonds and VLANs, and the rest is what Kubernetes needs.
+var modules = []string{
+	"overlay", "squashfs", "loop", "bridge", "br_netfilter", "nf_conntrack", "nf_tables", "veth", "8021q", "bonding",
+	"tun", "fuse",
+}
+
+// Supervise runs the appliance until ctx ends or it is switched off from inside, and gives its interfaces back. It is
+// the process of the unit. first is the command line of this program by which container.FirstProcess is reached,
+// without its last two words.
+func Supervise(ctx context.Context, first []string, log *slog.Logger) error {
+	r, err := Installation{}.Receipt()
+	if err != nil {
+		return err
+	}
+	if err := enterSupervisorGroup(); err != nil {
+		return err
+	}
+	if err := GiveBack(); err != nil { // what a killed process of the unit has left
+		return err
+	}
+
+	for _, name := range modules {
+		_ = exec.CommandContext(ctx, "modprobe", "--quiet", name).Run() // one that is part of the kernel is no file
+	}
+	if err := awaitNICs(r.NICs, nicTimeout); err != nil {
+		return err
+	}
+	terminal, err := container.OpenTerminal(os.Stdout)
+	if err != nil {
+		return err
+	}
+	defer terminal.Close()
+
+	for {
+		again, err := superviseOnce(ctx, r, first, terminal.Path, log)
+		if err != nil || !again {
+			return err
+		}
+	}
+}
+
+// superviseOnce runs the appliance from one start to its end, and reports whether it restarts.
+func superviseOnce(
+	ctx context.Context,
+	r Receipt,
+	first []string,
+	console string,
+	log *slog.Logger,
+) (again bool, err error) {
+	appliance, err := container.Start(container.Plan{
+		Root:    filepath.Join(Dir, rootName),
+		Mount:   filepath.Join(Dir, mountDir),
+		Data:    filepath.Join(Dir, dataDir),
+		Site:    filepath.Join(Dir, siteDir),
+		Console: console,
+		Cgroup:  cgroupName(),
+		Kind:    "firstlight",
+	}, filepath.Join(Dir, planName), first, func(pid int) error { return lend(runDir, r.NICs, pid) })
+	if err != nil {
+		return false, err
+	}
+	if err := writeJSON(filepath.Join(runDir, runningFile), appliance.ID); err != nil {
+		appliance.Kill()
+		return false, err
+	}
+	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
+		log.Warn("systemd was not told that the appliance runs", "error", err)
+	}
+
+	select {
+	case <-appliance.Done():
+	case <-ctx.Done():
+		log.Info("the appliance is switched off")
+		switchOff(appliance)
+	}
+
+	log.Info("the appliance ended", "how", fmt.Sprint(appliance.Err()))
+	return ctx.Err() == nil && container.Restarts(appliance.Err()), GiveBack()
+}
+
+// offTimeout is how long the appliance may take to switch itself off. It survives a power cut, so there is nothing to
+// lose after that.
+const offTimeout = 30 * time.Second
+
+// powerOff is the signal by which systemd, as process 1, switches its system off: SIGRTMIN+4 of glibc (systemd(1)).
+const powerOff = unix.Signal(34 + 4)
+
+// switchOff returns when the appliance has ended.
+func switchOff(appliance *process.Child) {
+	_ = appliance.ID.Signal(powerOff) // it may end at this moment
+	select {
+	case <-appliance.Done():
+	case <-time.After(offTimeout):
+	}
+	appliance.Kill()
+}
+
+// Command is a command that will run in the appliance, for as long as it is on.
+func Command(ctx context.Context, words ...string) (*exec.Cmd, error) {
+	if _, err := (Installation{}).Receipt(); err != nil {
+		return nil, err
+	}
+
+	var systemd process.ID
+	if err := readJSON(filepath.Join(runDir, runningFile), &systemd); err != nil || !systemd.Alive() {
+		return nil, fmt.Errorf("the appliance does not run; systemctl status %s says why", UnitName)
+	}
+	return container.Command(ctx, systemd.PID, words...), nil
+}
+
+func readJSON(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
