@@ -227,7 +227,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Erase:    d.metal.Erase,
 			Replace:  d.metal.Replace,
 
-			Kubeconfig: d.findKubeconfig,
+			Kubeconfig:  d.findKubeconfig,
+			CancelErase: d.metal.CancelErase,
 
 			Audit:   newCommandAudit(audit.NewLog(audit.CommandFile, d.log)),
 			Unknown: d.metal.UnknownMachines,

@@ -11,6 +11,8 @@ type Erase struct {
 	Disks []EraseDisk `json:"disks"`          // that are erased, or would be
 	Kept  []EraseDisk `json:"kept,omitempty"` // all others of the server
 	Begun bool        `json:"begun"`          // false: it was not confirmed
+	// Cancelled is whether it was taken back before anything was written; nothing else is said then.
+	Cancelled bool `json:"cancelled,omitempty"`
 }
 
 // EraseDisk is one disk of a server.

@@ -15,9 +15,10 @@ import (
 func newEraseCommand() *cobra.Command {
 	var socket, confirm string
 	var disks []string
+	var cancel bool
 	var output commandline.Format
 	cmd := &cobra.Command{
-		Use:   "erase NODE [--disk DISK]... [--confirm NODE]",
+		Use:   "erase NODE [--disk DISK]... [--confirm NODE | --cancel]",
 		Short: "Erase disks of a server that was given up",
 		Long: `Erase disks of a server that was given up, for good: its root device, or those that are named.
 
@@ -26,12 +27,19 @@ the node the server is started into the ramdisk, which erases these disks and no
 erase if it has one, else by overwriting it. firstlightd why NODE says how that stands, and afterwards when and how each
 disk was erased.
 
+With --cancel that is taken back, as long as nothing was written: the server needs minutes to start into the ramdisk.
+
 A server that is in service, or that a cluster uses, is refused. --disk takes a serial number, a WWN or a device name,
 once for each disk.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNames(&socket, listNodes),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := api.Client{Socket: socket}.Erase(cmd.Context(), args[0], disks, confirm)
+			client := api.Client{Socket: socket}
+			ask := func() (status.Erase, error) { return client.Erase(cmd.Context(), args[0], disks, confirm) }
+			if cancel {
+				ask = func() (status.Erase, error) { return client.CancelErase(cmd.Context(), args[0]) }
+			}
+			e, err := ask()
 			if err != nil {
 				return err
 			}
@@ -45,6 +53,9 @@ once for each disk.`,
 	output.Bind(cmd)
 	cmd.Flags().StringArrayVar(&disks, "disk", nil, "a disk to erase, instead of the root device")
 	cmd.Flags().StringVar(&confirm, "confirm", "", "the name of the node again: its disks are erased")
+	cmd.Flags().BoolVar(&cancel, "cancel", false, "take the erasure back, if nothing was written yet")
+	cmd.MarkFlagsMutuallyExclusive("cancel", "confirm")
+	cmd.MarkFlagsMutuallyExclusive("cancel", "disk")
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	return cmd
 }
@@ -52,6 +63,11 @@ once for each disk.`,
 // writeErase prints what is erased, or would be, and what is not.
 func writeErase(cmd *cobra.Command, e status.Erase) {
 	out, verb := cmd.OutOrStdout(), "would be erased"
+	if e.Cancelled {
+		fmt.Fprintf(out, "The erasure of %s is cancelled, and nothing was written. It is made available again; "+
+			"firstlightd why %[1]s says how that stands.\n", e.Node)
+		return
+	}
 	if e.Begun {
 		verb = "is erased now"
 	}

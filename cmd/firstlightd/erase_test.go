@@ -37,6 +37,12 @@ func TestEraseCommand(t *testing.T) {
 			return e, nil
 		},
 	}
+	s.CancelErase = func(node string) (status.Erase, error) {
+		if node != "node-1" {
+			return status.Erase{}, errors.New("no disks of " + node + " are to be erased: there is nothing to cancel")
+		}
+		return status.Erase{Node: node, Cancelled: true}, nil
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() { cancel(); assert.NoError(t, <-ended) })
@@ -75,6 +81,20 @@ Nothing was erased. What is on the disk is lost for good with: firstlightd erase
 	assert.Equal(t, 200, changes[0].Code)
 	assert.Equal(t, 422, changes[1].Code)
 	assert.Equal(t, "node-2 is confirmed, not node-1: nothing is erased", changes[1].Reason)
+
+	out, err = erase("node-1", "--cancel")
+	require.NoError(t, err)
+	assert.Equal(t, "The erasure of node-1 is cancelled, and nothing was written. It is made available again; "+
+		"firstlightd why node-1 says how that stands.\n", out)
+	_, err = erase("node-2", "--cancel")
+	require.EqualError(t, err, "no disks of node-2 are to be erased: there is nothing to cancel")
+	require.Len(t, changes, 4)
+	assert.Equal(t, "cancel-erase", changes[2].Verb)
+	for _, more := range [][]string{{"--confirm", "node-1"}, {"--disk", "A"}} {
+		_, err = erase(append([]string{"node-1", "--cancel"}, more...)...)
+		require.Error(t, err)
+	}
+	require.Len(t, changes, 4)
 
 	assert.Equal(t, `'WD 1 $(x) '\''s'`, shellWord("WD 1 $(x) 's"))
 	_, err = erase()

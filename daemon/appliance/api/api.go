@@ -21,7 +21,7 @@ import (
 
 // Server answers GET /v1/status, GET /v1/why, GET /v1/records, GET /v1/unknown, POST /v1/reload, POST /v1/adopt,
 // POST /v1/approve, POST /v1/bmc/trust, POST /v1/rotate, POST /v1/erase,
-// POST /v1/replace and POST /v1/login.
+// POST /v1/erase/cancel, POST /v1/replace and POST /v1/login.
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
 	Document func() status.Document // must not block
@@ -45,6 +45,8 @@ type Server struct {
 	// Erase has disks of a node erased, its root device if none is named, if confirm is the node's name again; if it is
 	// empty, it says what would be erased. The error is for people.
 	Erase func(ctx context.Context, node string, disks []string, confirm string) (status.Erase, error)
+	// CancelErase takes that back, if nothing was written yet. The error is for people.
+	CancelErase func(node string) (status.Erase, error)
 	// Replace has the server of a node replaced by the one that the site names, if confirm is the node's name again. It
 	// returns what is different; the error is for people.
 	Replace func(node, confirm string) (string, error)
@@ -148,6 +150,7 @@ func (s *Server) handler() http.Handler {
 	})
 	mux.HandleFunc("GET /v1/kubeconfig", s.serveKubeconfig)
 	mux.HandleFunc("POST /v1/erase", s.serveErase)
+	mux.HandleFunc("POST /v1/erase/cancel", s.serveCancelErase)
 	mux.HandleFunc("POST /v1/replace", s.serveReplace)
 	mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, r *http.Request) {
 		role, user := r.URL.Query().Get("role"), r.URL.Query().Get("user")

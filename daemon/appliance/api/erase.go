@@ -29,6 +29,13 @@ func (s *Server) serveErase(w http.ResponseWriter, r *http.Request) {
 	s.answerChange(w, Change{HTTP: r, Received: received, Verb: "erase", Node: node}, confirm != "", e, err)
 }
 
+func (s *Server) serveCancelErase(w http.ResponseWriter, r *http.Request) {
+	node, received := r.URL.Query().Get("node"), time.Now()
+	s.Log.Info("cancelling of an erasure asked", "node", node)
+	e, err := s.CancelErase(node)
+	s.answerChange(w, Change{HTTP: r, Received: received, Verb: "cancel-erase", Node: node}, true, e, err)
+}
+
 func (s *Server) serveReplace(w http.ResponseWriter, r *http.Request) {
 	q, received := r.URL.Query(), time.Now()
 	node := q.Get("node")
@@ -69,9 +76,17 @@ func (c Client) Replace(ctx context.Context, node, confirm string) (string, erro
 
 // Erase has the daemon erase disks of a node, or without confirm say what would be erased; see Server.
 func (c Client) Erase(ctx context.Context, node string, disks []string, confirm string) (status.Erase, error) {
+	return c.erase(ctx, "/v1/erase", url.Values{"node": {node}, "disk": disks, "confirm": {confirm}})
+}
+
+// CancelErase has the daemon take the erasure of a node back; see Server.
+func (c Client) CancelErase(ctx context.Context, node string) (status.Erase, error) {
+	return c.erase(ctx, "/v1/erase/cancel", url.Values{"node": {node}})
+}
+
+func (c Client) erase(ctx context.Context, path string, query url.Values) (status.Erase, error) {
 	var e status.Erase
-	query := url.Values{"node": {node}, "disk": disks, "confirm": {confirm}}
-	body, err := c.do(ctx, http.MethodPost, "/v1/erase?"+query.Encode())
+	body, err := c.do(ctx, http.MethodPost, path+"?"+query.Encode())
 	if err != nil {
 		return e, err
 	}

@@ -26,7 +26,10 @@ type Erasure struct {
 	Tries   int       `json:"tries,omitempty"`
 	Started time.Time `json:"started,omitzero"` // the last try
 	// Refused is why the appliance did not let a disk be erased after all; it is not tried again then.
-	Refused string    `json:"refused,omitempty"`
+	Refused string `json:"refused,omitempty"`
+	// Cancelled is when the owner took it back, before anything was written; zero: not.
+	Cancelled time.Time `json:"cancelled,omitzero"`
+
 	Failure string    `json:"failure,omitempty"` // why the last try failed, or why it ended without all of its disks erased
 	Ended   time.Time `json:"ended,omitzero"`    // zero: it has not
 }
@@ -59,6 +62,25 @@ const maxEraseTries = 5
 
 // IsOpen reports whether an erasure has not ended.
 func (e Erasure) IsOpen() bool { return e.Host != "" && e.Ended.IsZero() }
+
+// HasFailed reports whether an erasure has ended with disks that are not erased, against the will of their owner.
+func (e Erasure) HasFailed() bool { return !e.IsOpen() && len(e.Rest()) > 0 && e.Cancelled.IsZero() }
+
+// Cancel takes an erasure back at a time. It fails once a ramdisk was let write to one of the disks: what is half erased
+// is of no use to anybody. The error is for people.
+func (e *Erasure) Cancel(now time.Time) error {
+	i := slices.IndexFunc(e.Disks, func(d ErasedDisk) bool { return !d.Begun.IsZero() })
+	switch {
+	case e.Lost:
+		return errors.New(e.Sentence())
+	case i >= 0:
+		return fmt.Errorf("disk %s is being erased since %s, or is already: it is too late, and all that was named is erased",
+			describeWriteDisks([]WriteDisk{e.Disks[i].WriteDisk}), e.Disks[i].Begun.UTC().Format("2006-01-02 15:04:05 UTC"))
+	case e.Cancelled.IsZero():
+		e.Cancelled = now
+	}
+	return nil
+}
 
 // Clone is a copy that shares nothing.
 func (e Erasure) Clone() Erasure { e.Disks = slices.Clone(e.Disks); return e }
@@ -234,6 +256,8 @@ func CheckErasedDisk(e Erasure, h *metal3api.BareMetalHost, d SeenDisk) (int, er
 	switch {
 	case !e.IsOpen() || e.Host != string(h.UID) || e.Refused != "":
 		return -1, fmt.Errorf("no disk of host %s is to be erased", h.Name)
+	case !e.Cancelled.IsZero():
+		return -1, fmt.Errorf("the owner of host %s has cancelled its erasure", h.Name)
 	case InService(h) || hasWork(h) || !isIdle(h.Status.Provisioning.State) || !IsErasing(h):
 		return -1, fmt.Errorf("host %s is %s and not given up to be erased", h.Name, stateName(h.Status.Provisioning.State))
 	}

@@ -2,7 +2,6 @@ package metal3
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -166,6 +165,7 @@ func TestCheckErasedDisk(t *testing.T) {
 		{"ended", a, seen, func(e *Erasure, _ *metal3api.BareMetalHost) { e.Ended = time.Now() }, "no disk of host node-1 is to be erased"},
 		{"of another host", a, seen, func(e *Erasure, _ *metal3api.BareMetalHost) { e.Host = "uid-2" }, "no disk of host node-1 is to be erased"},
 		{"refused before", a, seen, func(e *Erasure, _ *metal3api.BareMetalHost) { e.Refused = "x" }, "no disk of host node-1 is to be erased"},
+		{"cancelled", a, seen, func(e *Erasure, _ *metal3api.BareMetalHost) { e.Cancelled = time.Now() }, "has cancelled its erasure"},
 		{"in service", a, seen, func(_ *Erasure, h *metal3api.BareMetalHost) { h.Status.Provisioning.State = metal3api.StateProvisioned }, "not given up"},
 		{"with an image", a, seen, func(_ *Erasure, h *metal3api.BareMetalHost) { h.Spec.Image = &metal3api.Image{URL: "x"} }, "not given up"},
 		{"with a consumer", a, seen, func(_ *Erasure, h *metal3api.BareMetalHost) { h.Spec.ConsumerRef = &corev1.ObjectReference{} }, "not given up"},
@@ -184,6 +184,27 @@ func TestCheckErasedDisk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnErasureIsCancelledBeforeTheFirstByte, and never afterwards.
+func TestAnErasureIsCancelledBeforeTheFirstByte(t *testing.T) {
+	at := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	e, _ := asked(t)
+	require.NoError(t, e.Cancel(at))
+	require.NoError(t, e.Cancel(at.Add(time.Hour)), "the answer was lost")
+	assert.Equal(t, at, e.Cancelled)
+	assert.Contains(t, e.Sentence(), "is not erased: its owner has cancelled that before anything was written")
+	assert.False(t, e.HasFailed())
+	e.Ended = at
+	assert.False(t, e.HasFailed())
+	assert.Equal(t, "was not erased: its owner cancelled that on 2026-03-04 12:00:00 UTC, before anything was written", e.Sentence())
+
+	e, _ = asked(t)
+	e.Disks[0].Begun = at
+	require.EqualError(t, e.Cancel(at), "disk /dev/sda serialNumber A is being erased since 2026-03-04 12:00:00 UTC, or is already: "+
+		"it is too late, and all that was named is erased")
+	assert.Zero(t, e.Cancelled)
+	require.Error(t, (&Erasure{Host: "uid-1", Lost: true}).Cancel(at))
 }
 
 // TestAReportCountsWhateverBecameOfTheHost: the disk was let be erased, and is.
@@ -245,94 +266,6 @@ func TestADiskWithoutNumbersIsTheSame(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestNextErase: from each state of Ironic's, also from those that a power cut leaves behind.
-func TestNextErase(t *testing.T) {
-	done := func(e *Erasure, _ *metal3api.BareMetalHost) { e.Disks[0].Erased = time.Now() }
-	work := func(_ *Erasure, h *metal3api.BareMetalHost) { h.Spec.Image = &metal3api.Image{URL: "x"} }
-	lost := func(e *Erasure, _ *metal3api.BareMetalHost) { e.Disks, e.Lost = nil, true }
-	paused := func(_ *Erasure, h *metal3api.BareMetalHost) { h.Annotations[annotationPaused] = "" } // by its owner
-	for i, c := range []struct {
-		node   *EraseNode
-		change func(*Erasure, *metal3api.BareMetalHost)
-		want   EraseStep
-	}{
-		{&EraseNode{State: "available"}, func(_ *Erasure, h *metal3api.BareMetalHost) { delete(h.Annotations, annotationPaused) }, ErasePause},
-		{&EraseNode{State: "available"}, nil, EraseManage},
-		{&EraseNode{State: "manageable"}, nil, EraseClean},
-		{&EraseNode{State: "cleaning"}, nil, EraseWait},
-		{&EraseNode{State: "clean wait", Silent: false}, nil, EraseWait},
-		{&EraseNode{State: "clean wait", Silent: true}, nil, EraseAbort},
-		{&EraseNode{State: "clean failed"}, nil, EraseRecover},
-		{&EraseNode{State: "manageable", Maintenance: true}, nil, EraseRecover},
-		{&EraseNode{State: "manageable"}, done, EraseProvide},
-		{&EraseNode{State: "manageable", Cleans: true}, done, EraseProtect},
-		{&EraseNode{State: "available"}, done, EraseRelease},
-		{&EraseNode{State: "manageable"}, func(e *Erasure, _ *metal3api.BareMetalHost) { e.Tries = maxEraseTries }, EraseProvide},
-		{&EraseNode{State: "manageable"}, func(e *Erasure, _ *metal3api.BareMetalHost) { e.Refused = "x" }, EraseProvide},
-		{&EraseNode{State: "manageable"}, work, EraseProvide},
-		{&EraseNode{State: "available"}, work, EraseRelease},
-		{nil, nil, EraseResume},
-		{nil, func(_ *Erasure, h *metal3api.BareMetalHost) { delete(h.Annotations, annotationPaused) }, EraseWait},
-		{&EraseNode{State: "enroll", Unregistered: true}, nil, EraseResume},
-		{&EraseNode{State: "manageable", Unregistered: true}, func(_ *Erasure, h *metal3api.BareMetalHost) {
-			delete(h.Annotations, annotationPaused)
-		}, EraseWait},
-		{&EraseNode{State: "available"}, func(_ *Erasure, h *metal3api.BareMetalHost) { h.UID = "uid-2" }, EraseEnd},
-		{&EraseNode{State: "available"}, func(_ *Erasure, h *metal3api.BareMetalHost) { h.Status.Provisioning.State = metal3api.StateProvisioned }, EraseEnd},
-		{&EraseNode{State: "available"}, func(_ *Erasure, h *metal3api.BareMetalHost) { h.Annotations[annotationPaused] = "me" }, EraseEnd},
-		{&EraseNode{State: "available"}, func(_ *Erasure, h *metal3api.BareMetalHost) {
-			delete(h.Annotations, annotationPaused)
-			h.Spec.Image = &metal3api.Image{URL: "x"}
-		}, EraseEnd},
-		{&EraseNode{State: "manageable"}, func(_ *Erasure, h *metal3api.BareMetalHost) { h.DeletionTimestamp = &metav1.Time{} }, EraseRelease},
-		// All that is left to do for one of which the record was lost.
-		{&EraseNode{State: "clean wait"}, lost, EraseWait},
-		{&EraseNode{State: "clean failed"}, lost, EraseRecover},
-		{&EraseNode{State: "manageable"}, lost, EraseProvide},
-		{&EraseNode{State: "available"}, lost, EraseRelease},
-		{nil, lost, EraseResume},
-		{&EraseNode{State: "available"}, func(e *Erasure, h *metal3api.BareMetalHost) {
-			lost(e, h)
-			delete(h.Annotations, annotationPaused)
-		}, EraseEnd},
-		// Ironic's node comes back before the erasure ends, and the owner's pause stays.
-		{&EraseNode{State: "available"}, paused, EraseEnd},
-		{&EraseNode{State: "manageable"}, paused, EraseProvide},
-		{&EraseNode{State: "manageable", Cleans: true}, paused, EraseProtect},
-		{&EraseNode{State: "clean failed"}, paused, EraseRecover},
-		{&EraseNode{State: "clean wait"}, paused, EraseAbort},
-		{&EraseNode{State: "cleaning"}, paused, EraseWait},
-		{&EraseNode{State: "clean wait"}, func(e *Erasure, h *metal3api.BareMetalHost) {
-			paused(e, h)
-			e.Disks[0].Begun = time.Now()
-		}, EraseWait},
-		{&EraseNode{State: "inspecting"}, func(e *Erasure, h *metal3api.BareMetalHost) {
-			paused(e, h)
-			h.Status.Provisioning.State = metal3api.StateInspecting
-		}, EraseEnd},
-		{&EraseNode{State: "manageable"}, func(e *Erasure, h *metal3api.BareMetalHost) {
-			h.DeletionTimestamp = &metav1.Time{}
-			paused(e, h)
-		}, EraseProvide},
-		{nil, paused, EraseEnd},
-		{&EraseNode{State: "clean wait"}, func(e *Erasure, _ *metal3api.BareMetalHost) { e.Tries = maxEraseTries }, EraseWait},
-	} {
-		t.Run(fmt.Sprintf("%d %s", i, c.want), func(t *testing.T) {
-			e, h := asked(t)
-			if c.change != nil {
-				c.change(&e, h)
-			}
-			step, _ := NextErase(e, h, c.node)
-			assert.Equal(t, c.want, step)
-		})
-	}
-	e, h := asked(t)
-	step, _ := NextErase(e, nil, nil)
-	assert.Equal(t, EraseEnd, step)
-	_, why := NextErase(e, h, &EraseNode{State: "clean failed"})
-	assert.NotEmpty(t, why, "without a reason the node would not be managed")
 }
 
 // TestErasuresOutliveTheDaemon, and one that is torn permits nothing.

@@ -63,14 +63,14 @@ func NextErase(e Erasure, h *metal3api.BareMetalHost, node *EraseNode) (EraseSte
 		return EraseEnd, pausedMeanwhile
 	case (node == nil || node.Unregistered) && IsErasing(h):
 		return EraseResume, "Ironic does not know it any more"
+	case !IsErasing(h) && (e.Lost || !e.Cancelled.IsZero()) && !taken:
+		return EraseEnd, ""
 	case node == nil || node.Unregistered:
 		return EraseWait, "it is being registered with Ironic"
 	case paused:
 		return eraseOn(e, node, aimStop)
 	case h.DeletionTimestamp != nil && isAtRest(node.State):
 		return EraseRelease, "its BareMetalHost is being removed"
-	case !IsErasing(h) && e.Lost && node.State == "available":
-		return EraseEnd, ""
 	case !IsErasing(h) && hasWork(h):
 		return EraseEnd, "somebody gave it work meanwhile"
 	case !IsErasing(h) && !isIdle(h.Status.Provisioning.State):
@@ -79,6 +79,9 @@ func NextErase(e Erasure, h *metal3api.BareMetalHost, node *EraseNode) (EraseSte
 		return ErasePause, ""
 	}
 
+	if !e.Cancelled.IsZero() {
+		return eraseOn(e, node, aimStop)
+	}
 	if len(e.Rest()) > 0 && e.Refused == "" && e.Tries < maxEraseTries && !hasWork(h) {
 		return eraseOn(e, node, aimErase)
 	}
@@ -170,6 +173,11 @@ func (e Erasure) Sentence() string {
 		return "was paused to be erased, and the record of that was lost; it is made available again, and nothing is erased"
 	case e.Lost:
 		return "was paused to be erased, and the record of that was lost: which of its disks were erased is not known"
+	case !e.Cancelled.IsZero() && e.IsOpen():
+		return "is not erased: its owner has cancelled that before anything was written; it is made available again"
+	case !e.Cancelled.IsZero():
+		return "was not erased: its owner cancelled that on " + e.Cancelled.UTC().Format("2006-01-02 15:04:05 UTC") +
+			", before anything was written"
 	case e.IsOpen():
 		text := fmt.Sprintf("is being erased, %d of %d disks done; next %s", len(e.Disks)-len(rest), len(e.Disks),
 			describeWriteDisks(rest[:min(1, len(rest))]))

@@ -56,6 +56,24 @@ func (p *Provisioner) Erase(ctx context.Context, node string, disks []string, co
 	return answer, nil
 }
 
+// CancelErase takes the open erasure of a node back, if nothing was written yet. The error is for people.
+func (p *Provisioner) CancelErase(node string) (status.Erase, error) {
+	_, err := p.erasures.Last(node)
+	if err == nil {
+		err = p.erasures.Edit(node, func(e *metal3.Erasure) error { return e.Cancel(time.Now().UTC()) })
+	}
+	switch {
+	case errors.Is(err, metal3.ErrNoneOpen):
+		return status.Erase{}, fmt.Errorf("no disks of %s are to be erased: there is nothing to cancel", node)
+	case err != nil:
+		return status.Erase{}, fmt.Errorf("the erasure of %s is not cancelled: %w", node, err)
+	}
+
+	p.Log.Info("erasure cancelled", "node", node)
+	p.Recheck()
+	return status.Erase{Node: node, Cancelled: true}, nil
+}
+
 // eraseRequest is what is known of a node whose disks are to be erased.
 func (p *Provisioner) eraseRequest(
 	ctx context.Context, node string, hosts []metal3api.BareMetalHost,

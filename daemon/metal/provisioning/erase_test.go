@@ -179,6 +179,43 @@ func TestAnErasureThatEndsLeavesNoPause(t *testing.T) {
 	}
 }
 
+// TestACancelledErasureWritesNothing: the ramdisk that comes up all the same is refused.
+func TestACancelledErasureWritesNothing(t *testing.T) {
+	p := New(Deps{Log: slog.New(slog.DiscardHandler), Site: func() *site.Site { return &site.Site{} }, Kube: &kube.Cluster{}})
+	p.erasures.Dir = t.TempDir()
+	p.Hosts.Backups = metal3.Backups{Dir: t.TempDir(), Log: p.Log}
+	h := metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metal3.Namespace, Name: "node-1", UID: "uid-1",
+		Annotations: map[string]string{metal3api.PausedAnnotation: label.Erasing},
+	}}
+	h.Status.Provisioning.State = metal3api.StateAvailable
+	require.NoError(t, p.Hosts.Set([]metal3api.BareMetalHost{h}))
+	_, err := p.CancelErase("node-1")
+	require.EqualError(t, err, "no disks of node-1 are to be erased: there is nothing to cancel")
+
+	blank := metal3.Erasure{Host: "uid-1", Disks: []metal3.ErasedDisk{{WriteDisk: metal3.WriteDisk{Name: "/dev/sda", Serial: "A"}}}}
+	var question agentgate.WriteRequest
+	question.Disk.Name, question.Disk.Serial = "/dev/sda", "A"
+	require.NoError(t, p.erasures.Begin("node-1", blank))
+	answer, err := p.CancelErase("node-1")
+	require.NoError(t, err)
+	assert.True(t, answer.Cancelled)
+	refusal, err := p.mayErase(t.Context(), "node-1", question)
+	require.NoError(t, err)
+	assert.Contains(t, refusal, "has cancelled its erasure")
+	require.NoError(t, p.endErasure("node-1", ""))
+	assert.Contains(t, p.Erasure("node-1").Sentence(), "was not erased: its owner cancelled that on ")
+	assert.Empty(t, p.Erasure("node-1").Failure)
+
+	// Once the ramdisk was let write, it is too late.
+	require.NoError(t, p.erasures.Begin("node-1", blank))
+	refusal, err = p.mayErase(t.Context(), "node-1", question)
+	require.NoError(t, err)
+	assert.Empty(t, refusal)
+	_, err = p.CancelErase("node-1")
+	require.ErrorContains(t, err, "the erasure of node-1 is not cancelled: disk /dev/sda serialNumber A is being erased since")
+}
+
 // TestAHostIsNotPausedForEver: DATA was lost while its disks were erased.
 func TestAHostIsNotPausedForEver(t *testing.T) {
 	p := New(Deps{Log: slog.New(slog.DiscardHandler), Site: func() *site.Site { return &site.Site{} }, Kube: &kube.Cluster{}})

@@ -184,7 +184,7 @@ func (p *Provisioner) endErasure(name, sentence string) error {
 	var ended metal3.Erasure
 	err := p.erasures.Edit(name, func(e *metal3.Erasure) error {
 		switch {
-		case len(e.Rest()) == 0:
+		case len(e.Rest()) == 0, !e.Cancelled.IsZero():
 			e.Failure = ""
 		case e.Refused != "":
 			e.Failure = e.Refused
@@ -202,8 +202,11 @@ func (p *Provisioner) endErasure(name, sentence string) error {
 	}
 
 	reason := "Erased"
-	if ended.Lost || len(ended.Rest()) > 0 {
+	switch {
+	case ended.Lost || ended.HasFailed():
 		reason = "EraseFailed"
+	case !ended.Cancelled.IsZero():
+		reason = "EraseCancelled"
 	}
 	p.Log.Info("erasure ended", "node", name, "result", ended.Sentence())
 	p.addOwnerEvent(name, reason, "it "+ended.Sentence())

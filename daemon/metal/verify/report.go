@@ -316,7 +316,7 @@ func (e *Engine) lastErasure(host string) *metal3.Erasure {
 
 // erasedText says when and how which disks of a node were erased last; "" if none were.
 func erasedText(e *metal3.Erasure) string {
-	if e == nil || e.IsOpen() || e.Lost || len(e.Rest()) > 0 {
+	if e == nil || e.IsOpen() || e.Lost || e.HasFailed() {
 		return ""
 	}
 	return e.Sentence()

@@ -42,7 +42,7 @@ var ownerRules = []rule{
 		meaning: "disks of it were to be erased, and are not",
 		fails:   true,
 		matches: func(v View) bool {
-			return v.Erasure != nil && len(v.Erasure.Rest()) > 0 && v.Host != nil && v.Erasure.Host == v.Host.UID &&
+			return v.Erasure != nil && v.Erasure.HasFailed() && v.Host != nil && v.Erasure.Host == v.Host.UID &&
 				hostState(v, "available", "ready")
 		},
 		sentence: func(v View) string { return v.Erasure.Sentence() },

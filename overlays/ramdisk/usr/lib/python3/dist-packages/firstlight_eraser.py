@@ -86,7 +86,7 @@ def namespaces(name):
 
 
 def unattached(name):
-    """Numbers of the namespaces of an NVMe drive that exist and are not attached: nothing of them can be read or written.
+    """Numbers of the namespaces of an NVMe drive that are not attached: nothing of them can be read or written.
 
     Only a drive that manages namespaces has such (NVMe, Identify Controller, OACS bit 3); others do not know the list.
     """
@@ -165,7 +165,7 @@ def starts(name):
     found = []
     for part in firstlight.partitions(name):
         with open("%s/%s/start" % (BLOCK, os.path.basename(part))) as f:
-            found.append(int(f.read()) << 9)  # sectors of 512 bytes, whatever the drive's are (Documentation/ABI, sysfs-block)
+            found.append(int(f.read()) << 9)  # in 512 bytes, whatever the drive's sectors are (sysfs-block)
     return found
 
 
