@@ -96,7 +96,8 @@ func (a *agent) askForDisk(ctx context.Context, name, key string) *agentError {
 			continue
 		}
 
-		question := object{"disk": object{"name": d.Name, "serial": d.Serial, "wwn": ""}, "holds": d.report(), "hostKey": key}
+		disk := object{"name": d.Name, "serial": d.Serial, "wwn": d.WWN}
+		question := object{"disk": disk, "holds": d.report(), "hostKey": key}
 		for {
 			code, body, err := a.call(ctx, http.MethodPost, a.api+"/disk", "", question)
 			if err == nil && code == http.StatusNoContent {

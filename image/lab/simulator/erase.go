@@ -29,16 +29,15 @@ func eraseStepObject() object {
 func (a *agent) eraseNamed(ctx context.Context, named []diskName) *agentError {
 	var chosen []Disk
 	for _, n := range named {
-		disks := a.server.Disks()
-		i := slices.IndexFunc(disks, func(d Disk) bool { return d.Serial == n.Serial })
-		if i < 0 {
-			return cleaningError(fmt.Sprintf("0 disks have the serial number %q", n.Serial))
+		d, err := findNamed(a.server.Disks(), n)
+		if err != nil {
+			return err
 		}
-		chosen = append(chosen, disks[i])
+		chosen = append(chosen, d)
 	}
 
 	for _, d := range chosen {
-		disk := object{"name": d.Name, "serial": d.Serial, "wwn": ""}
+		disk := object{"name": d.Name, "serial": d.Serial, "wwn": d.WWN}
 		question := object{"disk": disk, "holds": d.report(), "bytes": d.Size, "others": len(a.server.Disks()) - 1}
 		if err := a.askGate(ctx, "/erase", question); err != nil {
 			return err
@@ -59,6 +58,33 @@ func (a *agent) eraseNamed(ctx context.Context, named []diskName) *agentError {
 		}
 	}
 	return nil
+}
+
+// findNamed is the one disk that has the serial number and the WWN of a name; its name, if it has neither.
+func findNamed(disks []Disk, n diskName) (Disk, *agentError) {
+	var fit []Disk
+	for _, d := range disks {
+		hasNumbers := d.Serial == n.Serial && d.WWN == n.WWN
+		if n.Serial == "" && n.WWN == "" {
+			hasNumbers = d.Name == n.Name
+		}
+		if hasNumbers {
+			fit = append(fit, d)
+		}
+	}
+	if len(fit) != 1 {
+		return Disk{}, cleaningError(fmt.Sprintf("%d disks have the serial number %q and the WWN %q", len(fit), n.Serial,
+			n.WWN))
+	}
+	return fit[0], nil
+}
+
+// wwn is a disk's, as the agent tells it.
+func (d Disk) wwn() any {
+	if d.WWN == "" {
+		return nil
+	}
+	return d.WWN
 }
 
 func cleaningError(details string) *agentError {

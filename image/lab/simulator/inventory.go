@@ -20,7 +20,7 @@ func (h *Server) inventory() object {
 			"rotational":           false,
 			"serial":               d.Serial,
 			"vendor":               "FIRSTLIT",
-			"wwn":                  nil,
+			"wwn":                  d.wwn(),
 			"wwn_with_extension":   nil,
 			"wwn_vendor_extension": nil,
 			"hctl":                 "0:0:0:0",

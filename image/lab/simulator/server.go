@@ -97,6 +97,7 @@ func (c Counters) plus(o Counters) Counters {
 type Disk struct {
 	Name   string // /dev/sda
 	Serial string
+	WWN    string           // "": it has none
 	Size   int64            // bytes
 	Image  string           // sha256 of the whole image that was written last; "" if none was, or not to its end
 	Drive  bool             // a config drive is beside it
