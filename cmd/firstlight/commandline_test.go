@@ -22,13 +22,13 @@ import (
 func TestEveryCommandLine(t *testing.T) {
 	t.Setenv("FIRSTLIGHT_CACHE", t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	theirs := []string{"lab kubectl", "try kubectl"} // every word
+	theirs := []string{"lab kubectl", "try kubectl", "installed kubectl", "installed login"} // every word
 	for _, c := range applianceCommands {
-		theirs = append(theirs, c.name)
+		theirs = append(theirs, c.name, "installed "+c.name)
 	}
 	seen := commandlinetest.CheckUsage(t, newRootCommand, commandlinetest.Exceptions{
 		// files; what follows a name is the machine's, or the command's
-		AnyArguments: []string{"site validate", "lab ssh", "proxy", "try shell"},
+		AnyArguments: []string{"site validate", "lab ssh", "proxy", "try shell", "installed shell"},
 		AnyFlags:     theirs,
 	})
 	assert.Greater(t, seen, 30)

@@ -19,13 +19,12 @@ func newInstalledCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	for _, c := range append(applianceCommands, struct{ name, short string }{
-		"login", "Print a code by which one browser logs in to the appliance's page",
-	}) {
-		cmd.AddCommand(newInstalledDaemonCommand(c.name, c.short))
+	for _, c := range applianceCommands {
+		cmd.AddCommand(newInstalledPassCommand(c.name, c.short, "firstlightd", c.name))
 	}
 	cmd.AddCommand(
-		newInstalledKubectlCommand(),
+		newInstalledPassCommand("login", "Print a code by which a browser logs in to the page", "firstlightd", "login"),
+		newInstalledPassCommand("kubectl", "Run kubectl on the appliance", "kubectl"),
 		newInstalledShellCommand(),
 		newInstalledRunCommand(),
 		newInstalledFirstProcessCommand(),
@@ -34,25 +33,24 @@ func newInstalledCommand() *cobra.Command {
 	return cmd
 }
 
-// newInstalledDaemonCommand is a command of firstlightd, with all words that follow.
-func newInstalledDaemonCommand(name, short string) *cobra.Command {
+// newInstalledPassCommand is a command of the appliance, which gets all words that follow.
+func newInstalledPassCommand(name, short string, words ...string) *cobra.Command {
 	return &cobra.Command{
-		Use:                name + " [ARGUMENTS...]",
-		Short:              short,
-		DisableFlagParsing: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return becomeInstalled(cmd, append([]string{"firstlightd", name}, args...))
-		},
-	}
-}
+		Use:   name + " [ARGUMENTS...]",
+		Short: short,
+		Long: fmt.Sprintf(`%s.
 
-func newInstalledKubectlCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:                "kubectl ARGUMENTS...",
-		Short:              "Run kubectl on the appliance",
-		DisableFlagParsing: true,
+All words behind it are its own; firstlight installed %s -- --help lists those that it knows.`, short, name),
+		DisableFlagParsing:    true,
+		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return becomeInstalled(cmd, append([]string{"kubectl"}, args...))
+			if len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
+				return cmd.Help()
+			}
+			if len(args) > 0 && args[0] == "--" {
+				args = args[1:]
+			}
+			return becomeInstalled(cmd, append(words, args...))
 		},
 	}
 }
