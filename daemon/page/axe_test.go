@@ -65,7 +65,7 @@ func (c *chromium) checkAxe(name string) {
 
 // TestEveryPageIsAccessible has axe-core look at every page and question, in its states.
 func TestEveryPageIsAccessible(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), browserHung)
 	defer cancel()
 	source := readAxe(t)
 	c := startChromium(ctx, t)

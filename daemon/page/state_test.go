@@ -97,6 +97,8 @@ func newServerWith(t testing.TB, of *state, deeds Deeds) *Server {
 	s.reviews.timeout, s.reviews.wait = hung, hung
 	s.workloads.timeout, s.workloads.wait = hung, hung
 	s.secrets.timeout, s.secrets.wait = hung, hung
+	s.pods.timeout, s.pods.wait = hung, hung
+	s.logs.timeout, s.logs.wait = hung, hung
 	s.drafts.add([]byte(draftText), sitedocument.Digest(of.siteText), new(site.Site), &site.Site{Name: "rack-8"})
 	return s
 }
