@@ -17,12 +17,6 @@ import (
 	"firstlight.dev/firstlight/assets/yamldoc"
 )
 
-// text is a value of the document that is written as one word; String is the canonical form.
-type text interface {
-	yamldoc.Text
-	String() string
-}
-
 // Name is a lower-case DNS label (RFC 1123 2.1).
 type Name string
 
