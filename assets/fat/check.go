@@ -81,7 +81,7 @@ func shortSum(entry []byte) (sum byte) {
 }
 
 func (v *Volume) checkDotDot(name string, parent, cluster uint32, fault func(string, ...any)) {
-	entries, err := v.entries(cluster)
+	entries, _, err := v.entries(cluster)
 	if err != nil {
 		return // walk reports it
 	}

@@ -24,6 +24,14 @@ const (
 	attrLong  = 0x0f
 )
 
+// What a file system may ask for, which comes from an image that nobody has signed yet: bytes of one file that is read, of
+// all directories together, and parts of one long name (by the specification).
+const (
+	maxFile        = 512 << 20
+	maxDirectories = 64 << 20
+	maxLong        = 20
+)
+
 // Volume is a FAT32 file system.
 type Volume struct {
 	ID    uint32
@@ -142,31 +150,31 @@ func (e dirEntry) isDot() bool { return e.b[0] == '.' }
 // maxDirectory is where FAT itself limits a directory: 65536 entries.
 const maxDirectory = 65536 * entrySize
 
-// entries reads the short entries of the directory that starts at cluster first.
-func (v *Volume) entries(first uint32) ([]dirEntry, error) {
+// entries reads the short entries of the directory that starts at cluster first, which has size bytes.
+func (v *Volume) entries(first uint32) (out []dirEntry, size int64, err error) {
 	chain, err := v.chain(first)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if int64(len(chain))*v.clusterSize > maxDirectory {
-		return nil, fmt.Errorf("directory at cluster %d: larger than FAT allows", first)
+	if size = int64(len(chain)) * v.clusterSize; size > maxDirectory {
+		return nil, 0, fmt.Errorf("directory at cluster %d: larger than FAT allows", first)
 	}
 
-	var out []dirEntry
 	var long []uint16
 	var sums []byte
 	for _, c := range chain {
 		b := make([]byte, v.clusterSize)
 		if _, err := v.r.ReadAt(b, v.clusterOffset(c)); err != nil {
-			return nil, fmt.Errorf("read directory cluster %d: %w", c, err)
+			return nil, 0, fmt.Errorf("read directory cluster %d: %w", c, err)
 		}
 		for i := 0; i < len(b); i += entrySize {
 			e := b[i : i+entrySize]
 			switch {
 			case e[0] == 0:
-				return out, nil
+				return out, size, nil
 			case e[0] == 0xe5:
 				long, sums = nil, nil
+			case e[11]&0x3f == attrLong && len(sums) == maxLong: // no name: it has more parts than one can have
 			case e[11]&0x3f == attrLong:
 				long, sums = append(longPart(e), long...), append(sums, e[13])
 			default:
@@ -176,7 +184,7 @@ func (v *Volume) entries(first uint32) ([]dirEntry, error) {
 		}
 	}
 
-	return out, nil
+	return out, size, nil
 }
 
 func longPart(e []byte) []uint16 {
@@ -212,11 +220,14 @@ func (v *Volume) walk(visit func(dir string, parent uint32, e dirEntry) error) e
 		path    string
 		cluster uint32
 	}
-	seen := map[uint32]bool{v.root: true}
+	seen, room := map[uint32]bool{v.root: true}, int64(maxDirectories)
 	for list := []todo{{"", v.root}}; len(list) > 0; list = list[1:] {
-		entries, err := v.entries(list[0].cluster)
+		entries, size, err := v.entries(list[0].cluster)
 		if err != nil {
 			return fmt.Errorf("directory /%s: %w", list[0].path, err)
+		}
+		if room -= size; room < 0 {
+			return fmt.Errorf("directory /%s: with the others it is larger than all of any stick", list[0].path)
 		}
 		for _, e := range entries {
 			if err := visit(list[0].path, list[0].cluster, e); err != nil {
@@ -280,15 +291,22 @@ func (v *Volume) readContent(e Entry) ([]byte, error) {
 		return nil, fmt.Errorf("read /%s: %d bytes, but only %d clusters", e.Path, e.Size, len(chain))
 	}
 
-	b := make([]byte, int64(len(chain))*v.clusterSize)
+	if e.Size > maxFile {
+		return nil, fmt.Errorf("read /%s: %d bytes, more than any file of a stick has", e.Path, e.Size)
+	}
+
+	b := make([]byte, e.Size)
 	for i, c := range chain {
 		at := int64(i) * v.clusterSize
-		if _, err := v.r.ReadAt(b[at:at+v.clusterSize], v.clusterOffset(c)); err != nil {
+		if at >= e.Size {
+			break // what follows is not the file's
+		}
+		if _, err := v.r.ReadAt(b[at:min(at+v.clusterSize, e.Size)], v.clusterOffset(c)); err != nil {
 			return nil, fmt.Errorf("read /%s: %w", e.Path, err)
 		}
 	}
 
-	return b[:e.Size], nil
+	return b, nil
 }
 
 // End is where the last cluster in use ends, in bytes from the start of the file system.

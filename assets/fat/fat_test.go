@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -103,6 +104,80 @@ func TestCheckFindsDamage(t *testing.T) {
 			assert.Contains(t, strings.Join(v.Check(), "\n"), c.want)
 		})
 	}
+}
+
+// TestWhatAnImageMayAskFor: one that nobody has signed yet costs neither memory nor time without end.
+func TestWhatAnImageMayAskFor(t *testing.T) {
+	le := binary.LittleEndian
+	b := made(t)
+	fatAt, fatSize := int(le.Uint16(b[14:]))*512, int(le.Uint32(b[36:]))*512
+	dataAt := fatAt + 2*fatSize
+	size := int(b[13]) * 512
+	root := dataAt + int(le.Uint32(b[44:])-2)*size
+	entry := func(at int, name string, attributes byte, cluster int) {
+		clear(b[at : at+32])
+		copy(b[at:], name)
+		b[at+11] = attributes
+		le.PutUint16(b[at+20:], uint16(cluster>>16))
+		le.PutUint16(b[at+26:], uint16(cluster))
+	}
+	link := func(first, n int) (at int) {
+		for i := range n {
+			next := uint32(first + i + 1)
+			if i == n-1 {
+				next = 0x0fffffff
+			}
+			le.PutUint32(b[fatAt+4*(first+i):], next)
+		}
+		return dataAt + (first-2)*size
+	}
+	open := func(b []byte) *fat.Volume {
+		v, err := fat.Open(bytes.NewReader(b))
+		require.NoError(t, err)
+		return v
+	}
+
+	// A file with more clusters than it needs: they are not read, and no memory is for them.
+	uno := bytes.Index(b[dataAt:], []byte("UNO     ")) + dataAt
+	first := int(le.Uint16(b[uno+26:]))
+	le.PutUint32(b[fatAt+4*first:], 60000)
+	le.PutUint32(b[fatAt+4*60000:], 0x0fffffff)
+	content, err := open(b[:dataAt+50000*size]).ReadFile("uno")
+	require.NoError(t, err)
+	assert.Equal(t, "1", string(content))
+	le.PutUint32(b[fatAt+4*first:], 0x0fffffff)
+
+	// A name of more parts than there can be.
+	end := root
+	for b[end] != 0 {
+		end += 32
+	}
+	require.Less(t, end+32, root+size)
+	long := link(2000, 4)
+	entry(end, "LONG       ", 0x10, 2000)
+	for i := range 60 {
+		at := long + i*32
+		entry(at, "\x01a\x00a\x00a\x00a\x00a\x00", 0x0f, 0)
+	}
+	entry(long+60*32, "FILE       ", 0, 0)
+	all, err := open(b).List()
+	require.NoError(t, err)
+	for _, e := range all {
+		assert.Less(t, len(e.Path), 300, e.Path)
+	}
+
+	// Directories that share their clusters, so that few of them are many.
+	const n = 4000
+	shared, folders := link(10000, n), link(20000, n*32/size+1)
+	for i := range n * size / 32 {
+		entry(shared+i*32, "FILE       ", 0, 0)
+	}
+	entry(end, "MANY       ", 0x10, 20000)
+	for i := range n {
+		entry(folders+i*32, fmt.Sprintf("D%-10d", i), 0x10, 10000+i)
+	}
+	_, err = open(b).List()
+	require.ErrorContains(t, err, "with the others it is larger than all of any stick")
 }
 
 // FuzzOpen holds that no bytes make the reader hang or panic. The input replaces the
