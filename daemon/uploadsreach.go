@@ -55,9 +55,16 @@ func (u *uploadsReach) get() (*url.URL, http.RoundTripper, error) {
 		},
 		MaxIdleConns:    maxIdleUploads,
 		IdleConnTimeout: time.Minute,
+
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: uploadTimeout,
 	}, time.Now()
 	return base, u.transport, nil
 }
+
+// uploadTimeout is how long the API may take to answer a piece that it has: the last one has it compare all of a large
+// artifact with its checksum.
+const uploadTimeout = 10 * time.Minute
 
 // maxIdleUploads is how many connections wait for the next piece.
 const maxIdleUploads = 8

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,6 +37,7 @@ type session struct {
 	began   time.Time
 	used    time.Time
 	streams int           // that are open
+	uploads atomic.Int32  // requests that are passed on
 	ended   chan struct{} // closed at its end
 
 	confirmations []confirmation // that were asked for and not given yet, the newest last

@@ -23,10 +23,12 @@ const uploadsPath = "/uploads/api"
 // csrfHeader has the token of a session in what a script sends without a form.
 const csrfHeader = "X-CSRF-Token"
 
-// Bounds of uploads by the page: requests at once, and bytes of one piece, which the script sends 8 MiB at a time.
+// Bounds of uploads by the page: requests at once, of all sessions and of one, and bytes of one piece, which the script
+// sends 8 MiB at a time.
 const (
-	maxUploads = 8
-	maxPiece   = 16 << 20
+	maxUploads        = 8
+	maxSessionUploads = 4
+	maxPiece          = 16 << 20
 )
 
 // onUploads is what the audit log names; the rights are those of the upload API's own resources.
@@ -80,6 +82,11 @@ func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, of *session
 	fail := func(code int, detail string) {
 		s.addUploadToAudit(r, by, code)
 		writeProblem(w, code, detail)
+	}
+	defer of.uploads.Add(-1)
+	if of.uploads.Add(1) > maxSessionUploads {
+		fail(http.StatusServiceUnavailable, "too many uploads by your session are under way; try again")
+		return
 	}
 	select {
 	case s.uploads <- struct{}{}:

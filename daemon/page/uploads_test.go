@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -225,6 +226,40 @@ func TestUploadsAreForWhoeverMayUpload(t *testing.T) {
 		}
 	}
 	assert.Nil(t, logInAs(t, newServer(t, begun()), Owner).open("/uploads").id("upload"), "there is no place for it")
+}
+
+// blockedReach is an upload API that answers nobody until it is told to.
+type blockedReach struct{ asked, answers chan struct{} }
+
+func (b blockedReach) RoundTrip(*http.Request) (*http.Response, error) {
+	b.asked <- struct{}{}
+	<-b.answers
+	return nil, io.ErrUnexpectedEOF
+}
+
+// TestASessionLeavesPlacesForOthers: one that has many requests under way is refused more, others are not.
+func TestASessionLeavesPlacesForOthers(t *testing.T) {
+	r := newFixture(t)
+	reach := blockedReach{make(chan struct{}, maxUploads), make(chan struct{})}
+	r.deeds.Uploads = func() (*url.URL, http.RoundTripper, error) { return &url.URL{Scheme: "https", Host: "x"}, reach, nil }
+	greedy, other := logInAs(t, r.Server, Operator), logInAs(t, r.Server, Operator)
+	var wait sync.WaitGroup
+	begin := func(b browser) {
+		wait.Go(func() { b.ask("GET", uploadScope+"/tool", "") })
+		<-reach.asked
+	}
+	for range maxSessionUploads {
+		begin(greedy)
+	}
+	w := greedy.ask("GET", uploadScope+"/tool", "")
+	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+	assert.Contains(t, w.Body.String(), "too many uploads by your session")
+	begin(other)
+
+	close(reach.answers)
+	wait.Wait()
+	w = greedy.ask("GET", uploadScope+"/tool", "")
+	assert.Contains(t, w.Body.String(), "the upload API does not answer", "its places are free again")
 }
 
 // TestPiecesDoNotKeepASessionOpen: what a script sends is no use of a session that can act.
