@@ -124,11 +124,7 @@ func (f *flasher) run(ctx context.Context, imagePath, devicePath string) error {
 	}
 
 	fmt.Fprintln(f.progressOut, describeDevice(device))
-	signedBy, err := f.checkSignature(ctx, imagePath)
-	if err != nil {
-		return err
-	}
-	image, err := media.Open(ctx, imagePath)
+	image, signedBy, err := f.openImage(ctx, imagePath)
 	if err != nil {
 		return err
 	}
@@ -212,18 +208,35 @@ func (f *flasher) readSite() ([]byte, error) {
 	return document, nil
 }
 
-// checkSignature returns the ID of the key that the image is signed with; "" if no key is known.
-func (f *flasher) checkSignature(ctx context.Context, imagePath string) (by string, err error) {
+// openImage opens the image. With trusted keys it must be signed by one of them, and by is that key; nothing is written
+// otherwise.
+func (f *flasher) openImage(ctx context.Context, path string) (image *media.Image, by string, err error) {
 	if len(f.trust) == 0 {
-		return "", nil
+		image, err = media.Open(ctx, path)
+		return image, "", err
 	}
 
-	_, key, err := f.trust.CheckFile(ctx, imagePath)
+	refused := func(err error) error { return fmt.Errorf("refused: %s: %w; nothing is written", path, err) }
+	s, err := signature.ReadFile(path + signature.Suffix)
 	if err != nil {
-		return "", fmt.Errorf("refused: %s: %w; nothing is written", imagePath, err)
+		return nil, "", refused(err)
 	}
-	fmt.Fprintf(f.progressOut, "%s is signed by the key %s\n", imagePath, key.ID())
-	return key.ID(), nil
+	_, key, err := f.trust.CheckStatement(s)
+	if err != nil {
+		return nil, "", refused(err)
+	}
+
+	image, err = media.OpenChecked(ctx, path, func(r io.Reader) error {
+		if _, _, err := f.trust.CheckContent(ctx, r, s); err != nil {
+			return refused(err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	fmt.Fprintf(f.progressOut, "%s is signed by the key %s\n", path, key.ID())
+	return image, key.ID(), nil
 }
 
 // putSignature has the signature next to the image put onto the stick, where an appliance checks it. Without keys no one

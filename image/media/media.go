@@ -74,6 +74,10 @@ func Open(ctx context.Context, path string) (*Image, error) {
 		}
 	}
 
+	return newImage(f, path)
+}
+
+func newImage(f *os.File, path string) (*Image, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		f.Close()
@@ -81,6 +85,39 @@ func Open(ctx context.Context, path string) (*Image, error) {
 	}
 
 	return &Image{f, path, size}, nil
+}
+
+// OpenChecked opens an image that check accepts, which gets its file as it is at path. It is copied first, into a file
+// without a name in the temporary directory: what was checked is what is read afterwards, whatever becomes of path
+// meanwhile. The error of check is returned as it is.
+func OpenChecked(ctx context.Context, path string, check func(io.Reader) error) (*Image, error) {
+	original, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open image: %w", err)
+	}
+	defer original.Close()
+
+	f, err := copyToTemp(ctx, original)
+	if err != nil {
+		return nil, fmt.Errorf("copy image %s: %w", path, err)
+	}
+	if err := check(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if !strings.HasSuffix(path, SuffixZstd) {
+		return newImage(f, path)
+	}
+
+	defer f.Close()
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("decompress image %s: %w", path, err)
+	}
+	raw, err := decompress(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("decompress image %s: %w", path, err)
+	}
+	return newImage(raw, path)
 }
 
 // RawPath is the name the raw image has or would have: without .zst.
@@ -92,7 +129,11 @@ func decompress(ctx context.Context, r io.Reader) (*os.File, error) {
 		return nil, err
 	}
 	defer decoder.Close()
+	return copyToTemp(ctx, decoder)
+}
 
+// copyToTemp is a sparse copy of r in the temporary directory, without a name, to be read from its beginning.
+func copyToTemp(ctx context.Context, r io.Reader) (*os.File, error) {
 	f, err := os.CreateTemp("", "firstlight-image-")
 	if err != nil {
 		return nil, err
@@ -102,7 +143,7 @@ func decompress(ctx context.Context, r io.Reader) (*os.File, error) {
 		return nil, err
 	}
 
-	size, err := disk.CopySparse(ctx, f, decoder)
+	size, err := disk.CopySparse(ctx, f, r)
 	if err == nil {
 		err = f.Truncate(size)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand"
@@ -15,8 +16,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/verity"
@@ -322,4 +325,41 @@ func FuzzParseBmap(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestWhatWasCheckedIsWhatIsRead: the file at the path may become another one meanwhile, and may be read only once.
+func TestWhatWasCheckedIsWhatIsRead(t *testing.T) {
+	text := strings.Repeat("signed ", 1000)
+	encoder, err := zstd.NewWriter(nil)
+	require.NoError(t, err)
+	for suffix, content := range map[string][]byte{
+		"":               []byte(text),
+		media.SuffixZstd: encoder.EncodeAll([]byte(text), nil),
+	} {
+		path := filepath.Join(t.TempDir(), "x.img"+suffix)
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+		image, err := media.OpenChecked(t.Context(), path, func(r io.Reader) error {
+			have, err := io.ReadAll(r)
+			require.NoError(t, err)
+			assert.Equal(t, content, have, "the file as it is")
+			return os.WriteFile(path, []byte("another one"), 0o600)
+		})
+		require.NoError(t, err)
+		got, err := io.ReadAll(io.NewSectionReader(image, 0, image.Size))
+		require.NoError(t, err)
+		assert.Equal(t, text, string(got))
+		require.NoError(t, image.Close())
+
+		no := errors.New("not signed")
+		_, err = media.OpenChecked(t.Context(), path, func(io.Reader) error { return no })
+		require.Equal(t, no, err)
+	}
+
+	pipe := filepath.Join(t.TempDir(), "x.img")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	go func() { _ = os.WriteFile(pipe, []byte(text), 0o600) }()
+	image, err := media.OpenChecked(t.Context(), pipe, func(io.Reader) error { return nil })
+	require.NoError(t, err)
+	defer image.Close()
+	assert.EqualValues(t, len(text), image.Size)
 }
