@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 
@@ -67,7 +68,21 @@ func newConfig(file *clientcmdapi.Config, context string) (*rest.Config, error) 
 		return nil, fmt.Errorf("its server %q is no address that begins with https://", c.Host)
 	}
 
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return direct{next} })
 	return c, nil
+}
+
+// direct follows no answer to another place: whoever has the cluster would have the appliance ask any machine of its
+// networks, also in the clear.
+type direct struct{ next http.RoundTripper }
+
+func (t direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(r)
+	if err != nil || response.StatusCode/100 != 3 {
+		return response, err
+	}
+	_ = response.Body.Close()
+	return nil, errors.New("it leads to another address, and no cluster is asked there")
 }
 
 // Current is the cluster and the user of the current context.
