@@ -85,7 +85,7 @@ func (f *Finder) approve(asked string) error {
 			continue
 		}
 		if isExact && finding.Reason == ReasonApproval && finding.Machine.Approval(name) != asked {
-			return fmt.Errorf("%s is not approved: it is another machine by now, or has another BMC; look at it again: "+
+			return fmt.Errorf("%s is not approved: it is another machine by now, or has another BMC; read what it is now: "+
 				"firstlightd unknown", name)
 		}
 		switch finding.Reason {

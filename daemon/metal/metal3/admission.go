@@ -153,8 +153,8 @@ const (
 	unclear = `[JSONPatch{op: "remove", path: "/metadata/annotations/" + jsonpatch.escapeKey("` + label.Cleared + `")}]`
 )
 
-// clearedPolicy refuses that anybody but the appliance says what a host is cleared for; to take that back is anybody's who
-// may change the host. A new host loses it instead (holdPolicy).
+// clearedPolicy refuses that anybody but the appliance says what a host is cleared for; whoever may change the host may
+// take that back. A new host loses it instead (holdPolicy).
 func clearedPolicy() []client.Object {
 	return denyPolicy(ClearedPolicyName, admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: hostRule(admissionv1.Create, admissionv1.Update),
