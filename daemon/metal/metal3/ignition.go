@@ -17,6 +17,7 @@ import (
 // Of the system that Ignition sets up. Programs of ours have their shell named: not every image executes files of /etc.
 const (
 	ignitionHostKey = "/etc/ssh/ssh_host_ed25519_key"
+	ignitionGroup   = "firstlight" // of the user: one of his name may be there, and then Ignition fails
 	ignitionWayOut  = "/etc/firstlight/way-out"
 	wayOutUnit      = `[Unit]
 Description=Default route and resolvers of site.yaml
@@ -39,6 +40,7 @@ WantedBy=multi-user.target
 func ignitionData(s *site.Site, n site.Node, a Appliance) (string, error) {
 	user := ignition.PasswdUser{
 		Name:              n.OS.Username,
+		PrimaryGroup:      util.StrToPtr(ignitionGroup),
 		Shell:             util.StrToPtr("/bin/bash"),
 		SSHAuthorizedKeys: ignitionKeys(loginKeys(s, a)),
 	}
@@ -52,7 +54,10 @@ func ignitionData(s *site.Site, n site.Node, a Appliance) (string, error) {
 
 	c := ignition.Config{
 		Ignition: ignition.Ignition{Version: ignition.MaxVersion.String()},
-		Passwd:   ignition.Passwd{Users: []ignition.PasswdUser{user}},
+		Passwd: ignition.Passwd{
+			Groups: []ignition.PasswdGroup{{Name: ignitionGroup}},
+			Users:  []ignition.PasswdUser{user},
+		},
 	}
 	c.Storage.Files = append(
 		[]ignition.File{

@@ -56,7 +56,7 @@ func TestANodeIsToldByIgnition(t *testing.T) {
 			if u.PasswordHash != nil {
 				hash = *u.PasswordHash
 			}
-			fmt.Fprintf(&out, "# user %s %s %q\n", u.Name, hash, u.SSHAuthorizedKeys)
+			fmt.Fprintf(&out, "# user %s of group %s %s %q\n", u.Name, *u.PrimaryGroup, hash, u.SSHAuthorizedKeys)
 		}
 		for _, f := range c.Storage.Files {
 			if f.Path == ignitionHostKey {
