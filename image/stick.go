@@ -56,6 +56,16 @@ func (b *build) stickLayout(ctx context.Context, from Made) (disk.Stick, error) 
 
 	esp = append(append(esp, loaders.UEFI()...),
 		disk.TextFile(stick.EnvironmentPath, stick.Environment{Slot: stick.SlotA}.Encode()))
+	config, err := os.ReadFile(filepath.Join(b.path(b.r.Stick.ESP), stick.GrubConfigPath))
+	if err != nil {
+		return disk.Stick{}, fmt.Errorf("make GRUB for Secure Boot: %w", err)
+	}
+	owned, err := loaders.OwnedGRUB(ctx, config)
+	if err != nil {
+		return disk.Stick{}, err
+	}
+	esp = append(esp, disk.TextFile(stick.OwnedGRUBPath, owned))
+
 	slot := []disk.File{
 		disk.HostFile(stick.KernelName, filepath.Join(kernel, initramfs.KernelFile)),
 		disk.HostFile(stick.InitramfsName, filepath.Join(kernel, initramfs.InitramfsFile)),

@@ -133,7 +133,10 @@ var pairs = map[string][]string{
 	// The vault holds the authority.
 	"daemon/appliance/vault": {"daemon/appliance/ca"},
 	// The key of DATA is sealed to the machine.
-	"daemon/appliance/storage": {"daemon/appliance/tpm"},
+	// The firmware's keys are enrolled before DATA is made, and its seal depends on them.
+	"daemon/appliance/storage": {"daemon/appliance/bootchain", "daemon/appliance/tpm"},
+	// An update is refused that this machine would not start.
+	"daemon/appliance/stickupdate": {"daemon/appliance/bootchain"},
 	// Packages are beside what boots, at the same port.
 	"daemon/metal/mirror": {"daemon/metal/netboot", "daemon/metal/packages", "daemon/metal/registry"},
 	// What installs nodes puts the others together.

@@ -45,6 +45,13 @@ type Appliance struct {
 	InstallerImages []string `yaml:"installerImages" pattern:"^[a-z0-9][a-zA-Z0-9._/:@-]{0,254}$" hint:"an image such as registry.example/kud:1" doc:"What spec.installerImage of a Provisioning may name. It runs as root on the appliance, next to the keys of all clusters."`
 
 	Seal Seal `yaml:"seal" doc:"What opens DATA, the encrypted partition of the stick."`
+
+	SecureBoot SecureBoot `yaml:"secureBoot" doc:"What the firmware of the appliance's machine starts."`
+}
+
+// SecureBoot is about the owner's keys, with which the image on the stick is signed.
+type SecureBoot struct {
+	Enroll bool `yaml:"enroll" doc:"true: firmware in setup mode, which has no keys, gets the owner's at the next start, and from then on starts only what the owner has signed. The machine restarts once. Firmware that has keys is left alone."`
 }
 
 // Seal is what the owner asks of the key of DATA.

@@ -82,6 +82,10 @@ type StorageInfo struct {
 
 	KeyFile  bool   `json:"keyFile,omitempty"`  // a key file of the owner opens it, too
 	SealNote string `json:"sealNote,omitempty"` // one sentence for people about what did not succeed with the seal
+
+	// BootNote is for people: what checks the boot before the root does, what nothing checks, and what hinders the owner's
+	// keys from being enrolled.
+	BootNote string `json:"bootNote,omitempty"`
 }
 
 // Seal says what opens DATA.

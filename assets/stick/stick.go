@@ -27,6 +27,16 @@ const (
 // GrubConfigPath on the ESP is compiled into Debian's signed GRUB; our BIOS core uses the same.
 const GrubConfigPath = "/EFI/debian/grub.cfg"
 
+// Files on the ESP for Secure Boot with the owner's keys.
+const (
+	// OwnedGRUBPath is a GRUB that waits for an owner to sign it. Nothing starts it there.
+	OwnedGRUBPath = "/EFI/firstlight/grubx64.efi"
+	// LoaderPath is what firmware starts: Debian's shim, or the GRUB that the owner signed.
+	LoaderPath = "/EFI/BOOT/BOOTX64.EFI"
+	// KeysDir has what the owner's keys make the firmware's variables: PK.auth, KEK.auth and db.auth.
+	KeysDir = "/EFI/firstlight/keys"
+)
+
 // IOMMUMark is a file of an installed node, in its root: the boot loader of the stick's node images starts a system that
 // has it with IOMMUParameters.
 const (

@@ -4,17 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"filippo.io/age"
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/assets/signature"
+	"firstlight.dev/firstlight/image/owner"
 )
 
 func newKeysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make recovery keys, which open away copies, and signing keys, which sign images",
+		Short: "Make recovery keys, which open away copies, and keys that sign images",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -23,7 +25,7 @@ func newKeysCommand() *cobra.Command {
 }
 
 func newKeysNewCommand() *cobra.Command {
-	var signing bool
+	var signing, secureBoot bool
 	cmd := &cobra.Command{
 		Use:   "new FILE",
 		Short: "Make a key in a new file, and print its public half for site.yaml",
@@ -32,12 +34,20 @@ and an away copy has the rack; who has lost it cannot open the copies. Keep it a
 
 --signing makes a signing key instead, as minisign has them, and FILE.pub with its public half, which is printed for
 updates.keys or images.keys of site.yaml. Whoever has FILE decides what the appliance or its nodes run; who has lost it
-makes another one and changes site.yaml. Keep it away from the stick. To protect it with a password: minisign -C -s FILE.`,
+makes another one and changes site.yaml. Keep it away from the stick. To protect it with a password: minisign -C -s FILE.
+
+--secure-boot makes the keys of an owner for UEFI Secure Boot in a new directory FILE: PK, KEK and db, each with its
+certificate (.crt and, for the firmware's setup, .cer) and what is written to the firmware's variable (.auth). firstlight
+sign --secure-boot signs images with db.key. Whoever has db.key decides what machines start that trust these keys; who has
+lost PK.key can change their keys only in the firmware's setup.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			makeKey := makeRecoveryKey
-			if signing {
+			switch {
+			case signing:
 				makeKey = makeSigningKey
+			case secureBoot:
+				makeKey = makeOwnerKeys
 			}
 			public, err := makeKey(args[0])
 			if err != nil {
@@ -48,6 +58,8 @@ makes another one and changes site.yaml. Keep it away from the stick. To protect
 		},
 	}
 	cmd.Flags().BoolVar(&signing, "signing", false, "a key that signs images, not one that opens away copies")
+	cmd.Flags().BoolVar(&secureBoot, "secure-boot", false, "keys by which firmware knows what the owner signed")
+	cmd.MarkFlagsMutuallyExclusive("signing", "secure-boot")
 	return cmd
 }
 
@@ -78,6 +90,14 @@ func makeSigningKey(name string) (public string, err error) {
 		return "", err
 	}
 	return key.Public().String(), writeKey("public half of the signing key", name+".pub", key.Public().File(), 0o644)
+}
+
+// makeOwnerKeys makes the keys for Secure Boot in a new directory, and returns what to do with them.
+func makeOwnerKeys(dir string) (next string, err error) {
+	if err := owner.MakeKeys(dir, time.Now()); err != nil {
+		return "", err
+	}
+	return "Next: firstlight sign --secure-boot " + dir + " firstlight.img --out signed.img", nil
 }
 
 // writeKey writes a key, what for, to a new file; a file that is there is left alone, since it may be the only one

@@ -13,21 +13,29 @@ import (
 	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/signature"
 	"firstlight.dev/firstlight/image/media"
+	"firstlight.dev/firstlight/image/owner"
 )
 
 func newSignCommand() *cobra.Command {
-	var keyFile string
+	var keyFile, keysDir, out string
 	cmd := &cobra.Command{
-		Use:   "sign FILE... --key KEY",
+		Use:   "sign FILE... {--key KEY | --secure-boot DIR --out NEW}",
 		Short: "Sign images, so that appliances know who made them",
 		Long: `Sign images of the stick (.img, .img.zst), or any other files such as OS images of nodes, with a key of firstlight keys
 new --signing or of minisign. The signature of FILE is FILE.minisig; keep the two together. minisign -Vm FILE -p KEY.pub
 checks it as well.
 
 It says the file's sha256, and of an image of the stick also which kernel, initramfs and root the image starts. So it
-holds for what firstlight flash writes from the image, too.`,
+holds for what firstlight flash writes from the image, too.
+
+--secure-boot signs what an image starts, for machines whose firmware trusts the keys in DIR (firstlight keys new
+--secure-boot) and no others: GRUB with its configuration, kernel, initramfs and the root's hash. The signed image is
+another one, NEW, with its compressed form and its block map. By BIOS it starts as before. Sign it with --key after that.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if keysDir != "" {
+				return signForSecureBoot(cmd, keysDir, out, args)
+			}
 			key, err := readSigningKey(keyFile, cmd)
 			if err != nil {
 				return err
@@ -42,8 +50,33 @@ holds for what firstlight flash writes from the image, too.`,
 		},
 	}
 	cmd.Flags().StringVar(&keyFile, "key", "", "file with the signing key")
-	_ = cmd.MarkFlagRequired("key") // it is a flag of this command
+	cmd.Flags().StringVar(&keysDir, "secure-boot", "", "directory with the owner's keys")
+	cmd.Flags().StringVar(&out, "out", "", "the signed image, a new file")
+	cmd.MarkFlagsOneRequired("key", "secure-boot")
+	cmd.MarkFlagsMutuallyExclusive("key", "secure-boot")
+	cmd.MarkFlagsRequiredTogether("secure-boot", "out")
 	return cmd
+}
+
+// signForSecureBoot writes another image, signed for firmware that trusts the owner's keys.
+func signForSecureBoot(cmd *cobra.Command, keysDir, out string, args []string) error {
+	if len(args) != 1 {
+		return errors.New("sign: --secure-boot takes one image, since --out is one")
+	}
+	keys, err := owner.ReadKeys(keysDir)
+	if err != nil {
+		return err
+	}
+
+	if err := owner.SignImage(cmd.Context(), args[0], out, keys); err != nil {
+		return err
+	}
+	if _, err := media.Publish(cmd.Context(), out, nil); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: signed by %s. Next: firstlight verify %s; firstlight flash %s /dev/DEVICE\n",
+		out, keys.DB.Certificate.Subject.CommonName, out, out)
+	return nil
 }
 
 // readSigningKey reads a key, and asks for its password on the terminal if it has one.

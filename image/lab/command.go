@@ -13,7 +13,8 @@ type firmwareFiles struct{ Code, Vars string }
 // is the file and format behind c.Disks[i]. Pure, so that it can be compared.
 func qemuArgs(c Config, fw firmwareFiles, drives []drive) []string {
 	machine := "q35"
-	if c.Firmware == SecureBoot {
+	guarded := c.Firmware == SecureBoot || c.Firmware == SetupMode // their variables are written by the firmware alone
+	if guarded {
 		machine = "q35,smm=on"
 	}
 
@@ -29,7 +30,7 @@ func qemuArgs(c Config, fw firmwareFiles, drives []drive) []string {
 		"-serial", "chardev:console",
 		"-device", "virtio-rng-pci")
 	if c.Firmware != BIOS {
-		if c.Firmware == SecureBoot {
+		if guarded {
 			args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on")
 		}
 		args = append(args,

@@ -77,9 +77,11 @@ func findFirmware(f Firmware) (firmwareFiles, error) {
 		code, vars = "OVMF_CODE_4M.fd", "OVMF_VARS_4M.fd"
 	case SecureBoot:
 		code, vars = "OVMF_CODE_4M.ms.fd", "OVMF_VARS_4M.ms.fd"
+	case SetupMode:
+		code, vars = "OVMF_CODE_4M.secboot.fd", "OVMF_VARS_4M.fd"
 	default:
 		return firmwareFiles{}, fmt.Errorf(
-			"prepare firmware: %q is not known; use %s, %s or %s", f, BIOS, UEFI, SecureBoot,
+			"prepare firmware: %q is not known; use %s, %s, %s or %s", f, BIOS, UEFI, SecureBoot, SetupMode,
 		)
 	}
 

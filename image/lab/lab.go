@@ -21,6 +21,7 @@ const (
 	BIOS       Firmware = "bios"        // SeaBIOS
 	UEFI       Firmware = "uefi"        // OVMF, Secure Boot absent
 	SecureBoot Firmware = "secure-boot" // OVMF with Microsoft's and Debian's keys enrolled and enforced
+	SetupMode  Firmware = "setup-mode"  // OVMF without keys: whoever writes some has Secure Boot enforced
 )
 
 // Bus is what a disk is plugged into.

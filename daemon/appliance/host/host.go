@@ -106,8 +106,10 @@ func (h *Host) Notes() []string {
 
 	// Read again each time: it changes with firstlightd key-file.
 	if record, err := stick.Load[stick.StorageInfo](h.path(stick.StorageInfoFile)); err == nil {
-		if n := describeSeal(record); n != "" {
-			all = append(all, n)
+		for _, n := range []string{describeSeal(record), record.BootNote} {
+			if n != "" {
+				all = append(all, n)
+			}
 		}
 	}
 

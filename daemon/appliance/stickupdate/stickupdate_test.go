@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -211,7 +212,8 @@ func newUpdater(t *testing.T, path, version string, slot stick.Slot, trial bool,
 	return &Updater{
 		Log: slog.New(slog.DiscardHandler), Dir: dir, Run: t.TempDir(), BootID: bootID,
 		Boot: stick.BootInfo{Version: version, Slot: slot, Trial: trial}, Open: open, Read: open,
-		Keys: func() (signature.Keys, error) { return nil, nil },
+		Keys:   func() (signature.Keys, error) { return nil, nil },
+		Owners: func() ([]*x509.Certificate, error) { return nil, nil },
 	}
 }
 

@@ -2,6 +2,7 @@ package stickupdate
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,9 @@ type Updater struct {
 	// Keys are those that sign the images which are taken; none if any image is. An error says that no one knows.
 	Keys func() (signature.Keys, error)
 
+	// Owners are the certificates of which one must have signed what GRUB starts; none if GRUB starts any image.
+	Owners func() ([]*x509.Certificate, error)
+
 	// Open opens the stick for this updater alone, Read beside an update that runs; the function closes it.
 	Open, Read func() (*Stick, func(), error)
 
@@ -41,8 +45,9 @@ func New(log *slog.Logger, bootID string, keys func() (signature.Keys, error)) *
 	boot, _ := stick.Load[stick.BootInfo](stick.BootInfoFile) // a system that was started otherwise has no slot
 	return &Updater{
 		Log: log, Dir: stick.DataDir, Run: stick.RunDir, Boot: boot, BootID: bootID, Keys: keys,
-		Open: func() (*Stick, func(), error) { return OpenStick(boot) },
-		Read: func() (*Stick, func(), error) { return ReadStick(boot) },
+		Owners: func() ([]*x509.Certificate, error) { return bootOwners(boot) },
+		Open:   func() (*Stick, func(), error) { return OpenStick(boot) },
+		Read:   func() (*Stick, func(), error) { return ReadStick(boot) },
 	}
 }
 
@@ -117,6 +122,9 @@ func (u *Updater) Update(ctx context.Context, path string, o Options, progress P
 		return Attempt{}, err
 	}
 
+	if err := u.checkStarts(image); err != nil {
+		return Attempt{}, err
+	}
 	t, err := u.checkTrust(image, o)
 	if err != nil {
 		return Attempt{}, err

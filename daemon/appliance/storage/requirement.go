@@ -11,26 +11,43 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 )
 
-// readRequirement is what the first of the site documents at paths that is there asks of the key of DATA. Mistakes
-// elsewhere in it do not matter here: they are named when the daemon reads it.
-func readRequirement(paths ...string) Requirement {
+// readDocument is the text of the first of the site documents at paths that is there; nil if there is none.
+func readDocument(paths ...string) ([]byte, error) {
 	for _, path := range paths {
 		f, err := os.Open(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return RequireUnknown
+			return nil, err
 		}
 		text, err := io.ReadAll(io.LimitReader(f, site.MaxSize+1))
-		f.Close()
-		if err != nil {
-			return RequireUnknown
-		}
-
-		return parseRequirement(text)
+		return text, errors.Join(err, f.Close())
 	}
-	return RequireNothing
+	return nil, nil
+}
+
+// readRequirement is what the site document asks of the key of DATA. Mistakes elsewhere in it do not matter here: they
+// are named when the daemon reads it.
+func readRequirement(paths ...string) Requirement {
+	text, err := readDocument(paths...)
+	if err != nil {
+		return RequireUnknown
+	}
+	return parseRequirement(text)
+}
+
+// asksToEnroll reports whether the site document asks for the owner's keys in the firmware.
+func asksToEnroll(paths ...string) bool {
+	var document struct {
+		Appliance struct {
+			SecureBoot struct {
+				Enroll bool `yaml:"enroll"`
+			} `yaml:"secureBoot"`
+		} `yaml:"appliance"`
+	}
+	text, err := readDocument(paths...)
+	return err == nil && yaml.Unmarshal(text, &document) == nil && document.Appliance.SecureBoot.Enroll
 }
 
 func parseRequirement(text []byte) Requirement {

@@ -32,6 +32,10 @@ type Preparer struct {
 	TPM     func() (transport.TPMCloser, error)
 	KeyFile func() ([]byte, error)
 
+	// Variables is where the firmware's variables are, and Restart starts the machine anew. "", nil: really.
+	Variables string
+	Restart   func() error
+
 	// Exec runs a program that is handed keys, the first as /dev/fd/3, and returns what it printed. Nil: really.
 	Exec func(ctx context.Context, keys [][]byte, name string, args ...string) ([]byte, error)
 }
@@ -51,7 +55,14 @@ func (k Preparer) Run(ctx context.Context) (stick.StorageInfo, error) {
 		require = readRequirement(k.Site...)
 	}
 
+	// Before DATA is made: its seal depends on the firmware's keys.
+	chain, err := k.enroll(ctx, boot, siteErr == nil && asksToEnroll(k.Site...))
+	if err != nil {
+		k.Log.Error("Secure Boot", "err", err)
+	}
+
 	record, err := k.mountData(ctx, boot, require)
+	record.BootNote = chain
 	if err != nil {
 		// Whether state was lost or never there is told apart by mountData.
 		k.Log.Error("no lasting storage", "state", record.State, "err", err)

@@ -1,0 +1,85 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/appliance/bootchain"
+)
+
+// enroll writes the owner's keys into firmware that has none, if that is asked, and then restarts the machine and does
+// not return. Else it says in a sentence what checks this boot. Nothing on the stick is written to.
+func (k Preparer) enroll(ctx context.Context, boot stick.BootInfo, asked bool) (note string, err error) {
+	dir := cmp.Or(k.Variables, bootchain.Variables)
+	firmware, err := bootchain.ReadFirmware(dir)
+	if err != nil {
+		return "", err
+	}
+	s, err := bootchain.OpenStick(boot)
+	if err != nil {
+		return "", err
+	}
+
+	note = bootchain.Describe(firmware, s)
+	if !asked {
+		return note, nil
+	}
+	enroll, why := bootchain.Plan(firmware, s, firmware.Setup && k.wouldLock(ctx, boot))
+	if !enroll {
+		if why != "" {
+			note += " " + why
+		}
+		return note, nil
+	}
+
+	k.Log.Info("the owner's keys are written to the firmware")
+	if err := bootchain.Enroll(dir, s); err != nil {
+		return note + " The owner's keys are not enrolled: " + err.Error() + ".", err
+	}
+	k.Log.Info("the owner's keys are enrolled: the machine restarts, and starts only what they signed")
+	return note, k.restart(ctx)
+}
+
+// restart does not return on a real machine, unless that fails. No file system is mounted to be written to yet.
+func (k Preparer) restart(ctx context.Context) error {
+	if k.Restart != nil {
+		return k.Restart()
+	}
+	unix.Sync()
+	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART); err != nil {
+		return fmt.Errorf("restart: %w", err)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// wouldLock reports whether other keys in the firmware would lock DATA: if the TPM alone opens it, or if the medium with
+// the key file that opens it, too, is not attached.
+func (k Preparer) wouldLock(ctx context.Context, boot stick.BootInfo) bool {
+	part, ok := boot.Partition(stick.PartitionData)
+	if !ok {
+		return false // it is made after the restart
+	}
+	h, err := volume{k: k, device: part.Path}.header(ctx)
+	if err != nil {
+		return false // not encrypted, or broken: the TPM opens nothing
+	}
+
+	has := func(way stick.Seal) bool {
+		return slices.ContainsFunc(h.Tokens, func(t token) bool { return t.Way == way })
+	}
+	if !has(stick.SealTPM) {
+		return false
+	}
+	if !has(stick.SealKeyFile) {
+		return true
+	}
+	key, err := k.readKeyFile(ctx, 0)
+	return len(key) == 0 || err != nil && !errors.Is(err, context.Canceled)
+}

@@ -1,0 +1,120 @@
+package lab_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/fat"
+	"firstlight.dev/firstlight/assets/gpt"
+	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/lab"
+	"firstlight.dev/firstlight/image/owner"
+)
+
+const (
+	lineEnrolled  = "the owner's keys are enrolled: the machine restarts" // firstlightd storage
+	lineOwners    = "by the owner's keys, from the firmware to the root"  // firstlightd storage
+	lineSignature = "bad signature"                                       // GRUB
+	lineDenied    = "Access Denied"                                       // OVMF
+)
+
+// ownersStick is a stick that an owner has signed, with a site that asks for the keys in the firmware.
+func ownersStick(t *testing.T, image string) string {
+	t.Helper()
+	dir := t.TempDir()
+	keys := filepath.Join(dir, "keys")
+	require.NoError(t, owner.MakeKeys(keys, time.Now()))
+	k, err := owner.ReadKeys(keys)
+	require.NoError(t, err)
+	path := filepath.Join(dir, "signed.img")
+	require.NoError(t, owner.SignImage(t.Context(), image, path, k))
+
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	site, err := os.Create(filepath.Join(dir, "site"))
+	require.NoError(t, err)
+	defer site.Close()
+	text := []byte("name: owned\nappliance: {secureBoot: {enroll: true}}\n")
+	at, err := disk.CopyFAT(t.Context(), f, stick.PartitionSite, site, disk.TextFile("site.yaml", text))
+	require.NoError(t, err)
+	_, err = site.Seek(0, io.SeekStart)
+	require.NoError(t, err)
+	_, err = io.Copy(io.NewOffsetWriter(f, at), site)
+	require.NoError(t, err)
+	return path
+}
+
+// fileOffset is where the content of a file of a FAT partition begins in an image, and how long it is.
+func fileOffset(t *testing.T, image, name, file string) (at, size int64) {
+	t.Helper()
+	f, err := os.Open(image)
+	require.NoError(t, err)
+	defer f.Close()
+	table, err := gpt.ReadPrimary(f)
+	require.NoError(t, err)
+	p, ok := table.Find(name)
+	require.True(t, ok, name)
+	volume, err := fat.Open(io.NewSectionReader(f, p.Offset(), p.Size()))
+	require.NoError(t, err)
+	at, err = volume.Offset(file)
+	require.NoError(t, err)
+	content, err := volume.ReadFile(file)
+	require.NoError(t, err)
+	return p.Offset() + at, int64(len(content))
+}
+
+// TestOwnersKeysAreEnrolledAndEnforced on a machine whose firmware has no keys: the first start writes them and restarts,
+// the next one is checked from the firmware to the root. One changed byte of each part is refused from then on, and so is
+// the same stick as nobody has signed it.
+func TestOwnersKeysAreEnrolledAndEnforced(t *testing.T) {
+	image := needImage(t, "qemu-all")
+	path := ownersStick(t, image)
+	m := newMachine(t, lab.Config{
+		Firmware: lab.SetupMode, Disks: []lab.Disk{{Image: path, Bus: lab.USB, Direct: true}},
+	})
+	startsFrom(t, m)
+	see(t, m, lineEnrolled)
+	see(t, m, lineInit)
+	see(t, m, lineOwners)
+	require.NoError(t, m.Kill())
+
+	grub := strings.TrimPrefix(stick.LoaderPath, "/")
+	rootAt, rootSize := rootData(t, path)
+	for _, c := range []struct{ name, partition, file, line string }{
+		{"initramfs", stick.PartitionBootA, stick.InitramfsName, lineSignature},
+		{"kernel", stick.PartitionBootA, stick.KernelName, lineSignature},
+		{"command line", stick.PartitionBootA, stick.SlotConfigName, lineSignature},
+		{"GRUB with its configuration", stick.PartitionESP, grub, lineDenied},
+		{"root", "", "", lineNoStart},
+	} {
+		at := rootAt + rootSize - 16
+		if c.file != "" {
+			begin, size := fileOffset(t, path, c.partition, c.file)
+			at = begin + size/2
+		}
+		flipByte(t, path, at)
+		before := len(m.Console().Lines())
+		require.NoError(t, m.Start(t.Context()))
+		see(t, m, c.line)
+		require.NoError(t, m.Kill())
+		flipByte(t, path, at)
+		if c.name != "root" {
+			for _, line := range m.Console().Lines()[before:] {
+				assert.NotContains(t, line, lineInit, c.name)
+			}
+		}
+	}
+
+	require.NoError(t, os.Rename(copyImage(t, image), path))
+	require.NoError(t, m.Start(t.Context()))
+	see(t, m, lineDenied)
+}
