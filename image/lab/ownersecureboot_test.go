@@ -22,7 +22,7 @@ import (
 const (
 	lineEnrolled  = "the owner's keys are enrolled: the machine restarts" // firstlightd storage
 	lineOwners    = "by the owner's keys, from the firmware to the root"  // firstlightd storage
-	lineSignature = "bad signature"                                       // GRUB
+	lineSignature = "what this stick starts was refused"                  // GRUB
 	lineDenied    = "Access Denied"                                       // OVMF
 )
 
