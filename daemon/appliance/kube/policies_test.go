@@ -118,6 +118,7 @@ func TestPoliciesOfARealAPIServer(t *testing.T) {
 		_, err = admin.CoreV1().Secrets("alpha").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login"}, StringData: map[string]string{"password": value}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		as := rest.CopyConfig(config)
+		as.CertFile, as.KeyFile = server.OwnerCert, server.OwnerKey // what the daemon's own user reads is left out
 		as.Impersonate = rest.ImpersonationConfig{UserName: "mallory", Groups: []string{"system:authenticated"}}
 		mallory, err := kubernetes.NewForConfig(as)
 		require.NoError(t, err)

@@ -41,6 +41,8 @@ type API struct {
 	CAKeyFile  string
 	CertFile   string // of kube.AdminUser, as the daemon's
 	KeyFile    string
+	OwnerCert  string // file, of a member of system:masters who is not the daemon
+	OwnerKey   string // file
 	Kubeconfig string // a file that says all that
 	AuditLog   string // the API server's
 	dir        string
@@ -150,6 +152,8 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 		CAKeyFile:  dir + "/ca.key",
 		CertFile:   dir + "/admin.crt",
 		KeyFile:    dir + "/admin.key",
+		OwnerCert:  dir + "/owner.crt",
+		OwnerKey:   dir + "/owner.key",
 		Kubeconfig: dir + "/kubeconfig",
 		dir:        dir,
 	}
@@ -327,6 +331,10 @@ current-context: test
 		leaf("server", 2, pkix.Name{CommonName: "kube-apiserver"}, x509.ExtKeyUsageServerAuth),
 		leaf(
 			"admin", 3, pkix.Name{CommonName: kube.AdminUser, Organization: []string{"system:masters"}},
+			x509.ExtKeyUsageClientAuth,
+		),
+		leaf(
+			"owner", 4, pkix.Name{CommonName: "owner", Organization: []string{"system:masters"}},
 			x509.ExtKeyUsageClientAuth,
 		),
 		os.WriteFile(a.Kubeconfig, []byte(kubeconfig), 0o600))
