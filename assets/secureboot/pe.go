@@ -65,8 +65,8 @@ func parseProgram(b []byte) (program, error) {
 	p.headers = int(le.Uint32(b[p.optional+optionalHeadersSize:]))
 	first := p.optional + int(le.Uint16(b[at+peOptionalSize:]))
 	count := int(le.Uint16(b[at+peSections:]))
-	if p.headers > len(b) || first+count*sectionSize > p.headers {
-		return p, errors.New("no EFI program: its headers are longer than it is")
+	if p.headers > len(b) || first+count*sectionSize > p.headers || p.optional+optionalSecurity+8 > p.headers {
+		return p, errors.New("no EFI program: its headers do not have the length that they name")
 	}
 	for i := range count {
 		s := b[first+i*sectionSize:]

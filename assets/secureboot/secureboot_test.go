@@ -3,6 +3,7 @@ package secureboot_test
 import (
 	"bytes"
 	"crypto/x509"
+	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,12 +58,29 @@ func TestEveryByteOfAProgramIsSigned(t *testing.T) {
 	}
 }
 
+// headersEndEarly is a program without sections whose headers, as it says, end before the place for signatures.
+func headersEndEarly() []byte {
+	b := program()
+	binary.LittleEndian.PutUint16(b[0x80+6:], 0)
+	binary.LittleEndian.PutUint16(b[0x80+20:], 0)
+	binary.LittleEndian.PutUint32(b[0x98+60:], 0x98)
+	return b
+}
+
+func TestHeadersThatEndEarlyAreRefused(t *testing.T) {
+	owner := newKey(t, "owner")
+	require.ErrorContains(t, secureboot.Verify("x.efi", headersEndEarly(), nil), "x.efi: no EFI program: its headers")
+	_, err := owner.Sign("x.efi", headersEndEarly())
+	require.ErrorContains(t, err, "no EFI program: its headers")
+}
+
 func FuzzVerify(f *testing.F) {
 	owner := newKey(f, "owner")
 	signed, err := owner.Sign("x.efi", program())
 	require.NoError(f, err)
 	f.Add(signed)
 	f.Add(program())
+	f.Add(headersEndEarly())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if secureboot.Verify("x", b, []*x509.Certificate{owner.Certificate}) == nil {
 			p := program()
