@@ -140,6 +140,24 @@ func TestVariablesHaveTheirContent(t *testing.T) {
 	require.Error(t, err)
 }
 
+// TestACertificateThatCannotBeReadHidesNoOther: firmware has certificates that Go does not take.
+func TestACertificateThatCannotBeReadHidesNoOther(t *testing.T) {
+	key := newKey(t, "owner")
+	owner := key.Certificate
+	bad := &x509.Certificate{Raw: []byte("no certificate")}
+	all, err := secureboot.ParseLists(append(secureboot.List(bad), secureboot.List(owner)...))
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	assert.Equal(t, bad.Raw, all[0].Raw)
+	assert.Equal(t, secureboot.Unreadable, all[0].Subject.CommonName)
+	assert.Equal(t, owner, all[1])
+
+	signed, err := key.Sign("x.efi", program())
+	require.NoError(t, err)
+	require.NoError(t, secureboot.Verify("x.efi", signed, all))
+	require.Error(t, secureboot.Verify("x.efi", signed, all[:1]))
+}
+
 // TestOtherToolsAgree asks the tools of the field, where they are installed.
 func TestOtherToolsAgree(t *testing.T) {
 	owner, dir := newKey(t, "owner"), t.TempDir()

@@ -2,6 +2,7 @@ package secureboot
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/asn1"
 	"errors"
 	"fmt"
@@ -60,6 +61,10 @@ func List(c *x509.Certificate) []byte {
 	return append(append(b, guid(ownerGUID)...), c.Raw...)
 }
 
+// Unreadable is the name of a certificate that Go does not take, such as one with a negative serial number, which
+// firmware has. Of it there are only the bytes and this name.
+const Unreadable = "a certificate that cannot be read"
+
 // ParseLists are the certificates in a variable's content; digests and what else there may be are left out.
 func ParseLists(b []byte) ([]*x509.Certificate, error) {
 	var all []*x509.Certificate
@@ -76,7 +81,7 @@ func ParseLists(b []byte) ([]*x509.Certificate, error) {
 		for entries := b[listHead+head : size]; isX509 && len(entries) >= each; entries = entries[each:] {
 			c, err := x509.ParseCertificate(entries[16:each])
 			if err != nil {
-				return nil, fmt.Errorf("list of keys: %w", err)
+				c = &x509.Certificate{Raw: entries[16:each], Subject: pkix.Name{CommonName: Unreadable}}
 			}
 			all = append(all, c)
 		}

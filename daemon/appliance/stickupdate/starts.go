@@ -10,13 +10,14 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/bootchain"
 )
 
-// bootOwners are the certificates of the owner whose GRUB this machine was started by.
-func bootOwners(boot stick.BootInfo) ([]*x509.Certificate, error) {
-	firmware, err := bootchain.ReadFirmware(bootchain.Variables)
-	if err != nil || !firmware.UEFI {
+// bootOwners are the certificates of the owner whose GRUB this machine was started by. Where nobody has signed the stick,
+// it does not matter what the firmware says.
+func bootOwners(boot stick.BootInfo, variables string) ([]*x509.Certificate, error) {
+	s, err := bootchain.OpenStick(boot)
+	if err != nil || len(s.Owner) == 0 {
 		return nil, err
 	}
-	s, err := bootchain.OpenStick(boot)
+	firmware, err := bootchain.ReadFirmware(variables)
 	return bootchain.RequiredOwners(firmware, s), err
 }
 

@@ -5,12 +5,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/secureboot"
 	"firstlight.dev/firstlight/assets/stick"
 )
@@ -39,4 +41,30 @@ func TestWhatTheMachineWouldNotStartIsRefused(t *testing.T) {
 	u.Owners = func() ([]*x509.Certificate, error) { return nil, nil }
 	_, err = u.Update(t.Context(), next, Options{}, func(string, int64, int64) {})
 	require.NoError(t, err)
+}
+
+// TestFirmwareDoesNotHinderUpdatesOfAStickThatNobodySigned, whatever is in its variables.
+func TestFirmwareDoesNotHinderUpdatesOfAStickThatNobodySigned(t *testing.T) {
+	image, err := os.ReadFile(makeImage(t, "1.0.0", 70))
+	require.NoError(t, err)
+	table, err := gpt.ReadPrimary(bytes.NewReader(image))
+	require.NoError(t, err)
+	boot := stick.BootInfo{Slot: stick.SlotA}
+	for _, name := range []string{stick.PartitionESP, stick.PartitionBootA} {
+		p, ok := table.Find(name)
+		require.True(t, ok, name)
+		path := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(path, image[p.Offset():p.Offset()+p.Size()], 0o600))
+		boot.Partitions = append(boot.Partitions, stick.Partition{Name: name, Path: path})
+	}
+
+	dir := t.TempDir()
+	for v, content := range map[secureboot.Variable]string{
+		secureboot.Enforced: "\x01", secureboot.SetupMode: "\x00", secureboot.DB: "no list of keys",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, v.FileName()), []byte("\x06\x00\x00\x00"+content), 0o600))
+	}
+	owners, err := bootOwners(boot, dir)
+	require.NoError(t, err)
+	assert.Empty(t, owners)
 }

@@ -15,6 +15,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/signature"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/appliance/bootchain"
 )
 
 // Updater updates this appliance and says what became of the last update.
@@ -45,7 +46,7 @@ func New(log *slog.Logger, bootID string, keys func() (signature.Keys, error)) *
 	boot, _ := stick.Load[stick.BootInfo](stick.BootInfoFile) // a system that was started otherwise has no slot
 	return &Updater{
 		Log: log, Dir: stick.DataDir, Run: stick.RunDir, Boot: boot, BootID: bootID, Keys: keys,
-		Owners: func() ([]*x509.Certificate, error) { return bootOwners(boot) },
+		Owners: func() ([]*x509.Certificate, error) { return bootOwners(boot, bootchain.Variables) },
 		Open:   func() (*Stick, func(), error) { return OpenStick(boot) },
 		Read:   func() (*Stick, func(), error) { return ReadStick(boot) },
 	}
