@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/assets/luks"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/bootchain"
 )
@@ -59,27 +61,39 @@ func (k Preparer) restart(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// wouldLock reports whether other keys in the firmware would lock DATA: if the TPM alone opens it, or if the medium with
-// the key file that opens it, too, is not attached.
+// wouldLock reports whether other keys in the firmware would lock DATA: whether the TPM opens it, and nothing else that is
+// here.
 func (k Preparer) wouldLock(ctx context.Context, boot stick.BootInfo) bool {
 	part, ok := boot.Partition(stick.PartitionData)
 	if !ok {
 		return false // it is made after the restart
 	}
-	h, err := volume{k: k, device: part.Path}.header(ctx)
-	if err != nil {
-		return false // not encrypted, or broken: the TPM opens nothing
-	}
-
-	has := func(way stick.Seal) bool {
-		return slices.ContainsFunc(h.Tokens, func(t token) bool { return t.Way == way })
-	}
-	if !has(stick.SealTPM) {
+	if isPlain(part.Path) {
 		return false
 	}
-	if !has(stick.SealKeyFile) {
+	v := volume{k: k, device: part.Path}
+	h, err := v.header(ctx)
+	if err != nil {
+		k.Log.Warn("the header of DATA cannot be read; it may be sealed to the TPM", "err", err)
 		return true
 	}
-	key, err := k.readKeyFile(ctx, 0)
-	return len(key) == 0 || err != nil && !errors.Is(err, context.Canceled)
+	if !slices.ContainsFunc(h.Tokens, func(t token) bool { return t.Way == stick.SealTPM }) {
+		return false
+	}
+
+	r := &keyring{}
+	k.findKeyFile(ctx, r, 0)
+	_, _, err = v.find(ctx, h.Tokens, r)
+	return err != nil
+}
+
+// isPlain reports whether an earlier version made DATA, which is not encrypted.
+func isPlain(partition string) bool {
+	f, err := os.Open(partition)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	_, err = luks.Read(f)
+	return errors.Is(err, luks.ErrNone)
 }
