@@ -36,6 +36,10 @@ const (
 	certificatePKCS     = 0x0002
 )
 
+// maxSignatures bounds those of a program, in bytes; one has some two thousand. Reading CMS takes memory for each level
+// that it is nested.
+const maxSignatures = 64 << 10
+
 // program is a PE32+ image with the places that its signature depends on.
 type program struct {
 	bytes    []byte
@@ -124,6 +128,9 @@ func (p program) digest() ([]byte, error) {
 
 // signatures are those that it has, each in DER.
 func (p program) signatures() ([][]byte, error) {
+	if p.table[1]-p.table[0] > maxSignatures {
+		return nil, errors.New("an EFI program with more signatures than are read")
+	}
 	var all [][]byte
 	for at := p.table[0]; at < p.table[1]; {
 		if p.table[1]-at < certificateHead {

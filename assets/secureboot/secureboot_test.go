@@ -74,6 +74,20 @@ func TestHeadersThatEndEarlyAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "no EFI program: its headers")
 }
 
+// TestSignaturesNestedWithoutEndAreRefused: to read them would take the memory of the machine.
+func TestSignaturesNestedWithoutEndAreRefused(t *testing.T) {
+	signature := bytes.Repeat([]byte{0x30, 0x80}, 1<<19)
+	b := append(secureboottest.Program(nil), make([]byte, 8)...)
+	le := binary.LittleEndian
+	le.PutUint32(b[0x98+144:], uint32(len(b)-8))
+	le.PutUint32(b[0x98+148:], uint32(8+len(signature)))
+	le.PutUint32(b[len(b)-8:], uint32(8+len(signature)))
+	copy(b[len(b)-4:], "\x00\x02\x02\x00")
+	owner := newKey(t, "owner").Certificate
+	err := secureboot.Verify("x.efi", append(b, signature...), []*x509.Certificate{owner})
+	require.ErrorContains(t, err, "x.efi: an EFI program with more signatures than are read")
+}
+
 func FuzzVerify(f *testing.F) {
 	owner := newKey(f, "owner")
 	signed, err := owner.Sign("x.efi", program())
