@@ -1,5 +1,7 @@
 import subprocess
 
+from oslo_concurrency import processutils
+
 
 def get_ssl_client_options(conf):
     return conf.cafile, None
@@ -8,5 +10,5 @@ def get_ssl_client_options(conf):
 def execute(*command):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        raise OSError("%s: %s" % (" ".join(command), done.stderr.strip()))
+        raise processutils.ProcessExecutionError("%s: %s" % (" ".join(command), done.stderr.strip()))
     return done.stdout, done.stderr

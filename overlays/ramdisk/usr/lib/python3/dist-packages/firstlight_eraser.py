@@ -14,6 +14,7 @@ import re
 from ironic_python_agent import errors
 from ironic_python_agent import hardware
 from ironic_python_agent import utils
+from oslo_concurrency import processutils
 from oslo_config import cfg
 
 import firstlight
@@ -33,7 +34,7 @@ class Recorder(hardware.GenericHardwareManager):
     def _nvme_erase(self, block_device):
         try:
             hidden = unattached(block_device.name)
-        except (OSError, ValueError, KeyError, TypeError) as e:
+        except (processutils.ProcessExecutionError, OSError, ValueError, KeyError, TypeError) as e:
             self.unattached = -1
             raise errors.BlockDeviceEraseError("its drive does not tell its namespaces: %s" % e)
         self.unattached = len(hidden)

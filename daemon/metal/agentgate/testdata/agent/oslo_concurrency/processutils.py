@@ -1,0 +1,2 @@
+class ProcessExecutionError(Exception):
+    """What the agent raises when a program fails: it is no OSError."""
