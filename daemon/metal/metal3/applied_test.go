@@ -69,6 +69,12 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 	noImage := func(h *metal3api.BareMetalHost) { h.Spec.Image = nil }
 	live := func(h *metal3api.BareMetalHost) { h.Status.Provisioning.State = metal3api.StateProvisioned }
 	writing := func(h *metal3api.BareMetalHost) { h.Status.Provisioning.State = metal3api.StateProvisioning }
+	in := func(state metal3api.ProvisioningState, cleared string) func(*metal3api.BareMetalHost) {
+		return func(h *metal3api.BareMetalHost) {
+			h.Status.Provisioning.State = state
+			h.Annotations[label.Cleared] = cleared
+		}
+	}
 	unmanaged := func(h *metal3api.BareMetalHost) {
 		h.Spec.BMC, h.Spec.BootMACAddress = metal3api.BMCDetails{}, "52:54:00:00:00:01"
 		h.Status.Provisioning.State = metal3api.StateUnmanaged
@@ -102,6 +108,18 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 		"in service":                      {have: applied(false, both(inspectedWith(oneDisk), live)), step: StepApply},
 		"being installed":                 {have: applied(false, both(inspectedWith(oneDisk), writing)), step: StepApply},
 		"its image was changed meanwhile": {have: applied(true, both(inspectedWith(oneDisk), writing)), step: StepImage},
+		"its image was applied again while it is prepared": {have: applied(true, both(
+			inspectedWith(oneDisk), in(metal3api.StatePreparing, clearedRegistration))), step: StepRegister},
+		"an image while it is inspected again": {have: applied(true, both(
+			inspectedWith(oneDisk), in(metal3api.StateInspecting, clearedRegistration))), step: StepRegister},
+		"another image while the last is taken off": {have: applied(true, both(
+			inspectedWith(oneDisk), in(metal3api.StateDeprovisioning, "sha256:11 raw http://x/"))), step: StepRegister},
+		"being prepared, cleared by an earlier version": {have: applied(true, both(
+			inspectedWith(oneDisk), in(metal3api.StatePreparing, appliedImage.URL))), step: StepImage},
+		"being installed, cleared by an earlier version": {have: applied(true, both(
+			inspectedWith(oneDisk), in(metal3api.StateProvisioning, appliedImage.URL))), step: StepImage},
+		"in service, cleared by an earlier version": {have: applied(false, both(
+			inspectedWith(oneDisk), in(metal3api.StateProvisioned, appliedImage.URL))), step: StepApply},
 		"another image for it": {have: applied(true, both(inspectedWith(oneDisk), live, func(h *metal3api.BareMetalHost) {
 			h.Annotations[AllowWipe] = appliedImage.URL
 		})), found: full, step: StepImage},

@@ -53,11 +53,26 @@ func isFresh(h *metal3api.BareMetalHost) bool {
 	return h != nil && IsUnregistered(h) && h.DeletionTimestamp == nil
 }
 
-// isChanging reports whether a host is on hold because its image was changed while it was being installed. Its disk was
-// looked at before, and the ramdisk asks again before it writes.
+// isChanging reports whether a host is on hold because its image was changed while it was being installed, or has a mark
+// of an earlier version. Its disk was looked at before, and the ramdisk asks again before it writes.
 func isChanging(h *metal3api.BareMetalHost) bool {
 	return h != nil && IsOnHold(h) && h.DeletionTimestamp == nil &&
-		h.Status.Provisioning.State == metal3api.StateProvisioning
+		(h.Status.Provisioning.State == metal3api.StateProvisioning || isUnderway(h) && isClearedByURL(h))
+}
+
+// isClearedByURL reports whether a host was cleared for its image by an earlier version, whose mark was the image's URL.
+func isClearedByURL(h *metal3api.BareMetalHost) bool {
+	return h.Spec.Image != nil && h.Annotations[label.Cleared] == h.Spec.Image.URL
+}
+
+// isUnderway reports whether the operator does something with a host that comes to its end by itself, before an image is
+// written: not while the host is paused.
+func isUnderway(h *metal3api.BareMetalHost) bool {
+	switch h.Status.Provisioning.State {
+	case metal3api.StateRegistering, metal3api.StateInspecting, metal3api.StatePreparing, metal3api.StateDeprovisioning:
+		return true
+	}
+	return false
 }
 
 // decide is Next for any host, on hold or not. A host on hold is inspected before it is known whether it may have its
@@ -73,8 +88,9 @@ func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found 
 			"correct spec.bmc.address of the wrong one, or delete that host", n.SameBMC)
 	case n.Own == "" && have != nil && IsOnHold(have) && have.DeletionTimestamp != nil:
 		return Decision{Step: StepRelease}
-	case n.Own == "" && have != nil && IsOnHold(have) && !InService(have) && have.Status.HardwareDetails == nil:
-		return Decision{Step: StepRegister}
+	case n.Own == "" && have != nil && IsOnHold(have) && !InService(have) &&
+		(have.Status.HardwareDetails == nil || isUnderway(have) && !isChanging(have)):
+		return Decision{Step: StepRegister} // its image is put aside until it is at rest
 	case n.Applied && have != nil && n.Host.Spec.Image == nil && IsOnHold(have):
 		return Decision{Step: StepRelease} // its owner took the image back
 	case n.Applied && have != nil && n.Host.Spec.Image == nil:
