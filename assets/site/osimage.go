@@ -49,8 +49,13 @@ func (o OS) fileName() string {
 }
 
 func (o OS) family() imageFamily {
-	families := imageFamilies()
-	i := slices.IndexFunc(families, func(f imageFamily) bool { return strings.Contains(o.fileName(), f.word) })
+	families, name := imageFamilies(), o.fileName()
+	i := slices.IndexFunc(families, func(f imageFamily) bool {
+		if f.refusal != "" { // a part of a word is not enough: metalos
+			return slices.ContainsFunc(splitWords(name), func(word string) bool { return strings.HasPrefix(word, f.word) })
+		}
+		return strings.Contains(name, f.word)
+	})
 	if i < 0 {
 		return imageFamily{userData: UserDataCloudInit}
 	}
