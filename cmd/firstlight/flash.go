@@ -216,22 +216,7 @@ func (f *flasher) openImage(ctx context.Context, path string) (image *media.Imag
 		return image, "", err
 	}
 
-	refused := func(err error) error { return fmt.Errorf("refused: %s: %w; nothing is written", path, err) }
-	s, err := signature.ReadFile(path + signature.Suffix)
-	if err != nil {
-		return nil, "", refused(err)
-	}
-	_, key, err := f.trust.CheckStatement(s)
-	if err != nil {
-		return nil, "", refused(err)
-	}
-
-	image, err = media.OpenChecked(ctx, path, func(r io.Reader) error {
-		if _, _, err := f.trust.CheckContent(ctx, r, s); err != nil {
-			return refused(err)
-		}
-		return nil
-	})
+	image, key, err := openSigned(ctx, f.trust, path, "nothing is written")
 	if err != nil {
 		return nil, "", err
 	}

@@ -61,13 +61,7 @@ func (f installFlags) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	keys = append(keys, signature.NewKeys(s.Updates.Keys)...)
-	if len(keys) > 0 {
-		if _, _, err := keys.CheckFile(ctx, f.image); err != nil {
-			return fmt.Errorf("refused: %s: %w; nothing is changed", f.image, err)
-		}
-	}
-
-	image, err := media.Open(ctx, f.image)
+	image, err := f.openImage(ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -108,6 +102,15 @@ func (f installFlags) run(ctx context.Context, out io.Writer) error {
 Take it away: firstlight uninstall
 `, listNICs(decision.NICs), install.UnitName)
 	return err
+}
+
+// openImage opens the image, which one of the keys must have signed if there are any.
+func (f installFlags) openImage(ctx context.Context, keys signature.Keys) (*media.Image, error) {
+	if len(keys) == 0 {
+		return media.Open(ctx, f.image)
+	}
+	image, _, err := openSigned(ctx, keys, f.image, "nothing is changed")
+	return image, err
 }
 
 // showInstallation says what would be done.

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestInstallChecksWhatItIsGiven before it looks at the machine.
@@ -33,4 +35,31 @@ func TestInstallChecksWhatItIsGiven(t *testing.T) {
 		require.Error(t, err, c.args)
 		assert.Contains(t, err.Error(), c.want)
 	}
+}
+
+// TestInstallReadsWhatItHasChecked: the file at the path may become another one as soon as it was read.
+func TestInstallReadsWhatItHasChecked(t *testing.T) {
+	key, _ := newSigningKey(t)
+	dir, content := t.TempDir(), make([]byte, 1<<20)
+	site, image, other := filepath.Join(dir, "site.yaml"), filepath.Join(dir, "x.img"), filepath.Join(dir, "other")
+	require.NoError(t, os.WriteFile(site, []byte("networks: {provisioning: {interface: eno2}}\n"), 0o600))
+	require.NoError(t, os.WriteFile(image, content, 0o600))
+	_, _, err := command(t, "", "sign", image, "--key", key)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(image))
+	require.NoError(t, unix.Mkfifo(image, 0o600))
+	require.NoError(t, os.Mkdir(other, 0o700))
+
+	swapped := make(chan error, 1)
+	go func() {
+		f, err := os.OpenFile(image, os.O_WRONLY, 0) // until somebody reads
+		if err == nil {
+			_, err = f.Write(content)
+			err = errors.Join(err, os.Remove(image), os.Rename(other, image), f.Close())
+		}
+		swapped <- err
+	}()
+	_, _, err = command(t, "", "install", "--site", site, "--image", image, "--trust", key+".pub")
+	require.NoError(t, <-swapped)
+	require.ErrorContains(t, err, "no GUID partition table", "of what was signed, and not of what took its place")
 }

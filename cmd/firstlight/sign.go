@@ -142,3 +142,27 @@ func readTrust(paths []string) (signature.Keys, error) {
 	}
 	return keys, nil
 }
+
+// openSigned opens an image that one of the keys has signed, and returns that key; what was checked is what is read. If
+// none has, the error ends with outcome.
+func openSigned(
+	ctx context.Context, trust signature.Keys, path, outcome string,
+) (*media.Image, signature.PublicKey, error) {
+	refused := func(err error) error { return fmt.Errorf("refused: %s: %w; %s", path, err, outcome) }
+	s, err := signature.ReadFile(path + signature.Suffix)
+	if err != nil {
+		return nil, "", refused(err)
+	}
+	_, key, err := trust.CheckStatement(s)
+	if err != nil {
+		return nil, "", refused(err)
+	}
+
+	image, err := media.OpenChecked(ctx, path, func(r io.Reader) error {
+		if _, _, err := trust.CheckContent(ctx, r, s); err != nil {
+			return refused(err)
+		}
+		return nil
+	})
+	return image, key, err
+}
