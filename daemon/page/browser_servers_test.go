@@ -3,14 +3,13 @@ package page
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 )
 
 // TestABrowserErasesADisk: on a phone in the dark, by keyboard, with scripts switched off.
 func TestABrowserErasesADisk(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), browserHung)
 	defer cancel()
 	c := startChromium(ctx, t)
 	r := newFixture(t)
