@@ -143,6 +143,9 @@ func TestUnmaskFollowsNames(t *testing.T) {
 		{"not to another store", "awayCopy: {store: {endpoint: \"https://a\", secretKey: one}}\n",
 			"awayCopy: {store: {endpoint: \"https://b\", secretKey: \"[redacted]\"}}\n",
 			"awayCopy: {store: {endpoint: \"https://b\", secretKey: \"[redacted]\"}}\n"},
+		{"not to another image, which gets its hash", "nodeDefaults: {os: {url: \"http://a/i\", password: one}}\n",
+			"nodeDefaults: {os: {url: \"http://b/i\", password: \"[redacted]\"}}\n",
+			"nodeDefaults: {os: {url: \"http://b/i\", password: \"[redacted]\"}}\n"},
 		{"no YAML", two, "nodes: [\npassword: \"[redacted]\"", "nodes: [\npassword: \"[redacted]\""},
 		{"nothing is hidden", two, "name: \"a\"\n", "name: \"a\"\n"},
 	} {
@@ -166,4 +169,13 @@ func FuzzMask(f *testing.F) {
 		}
 		Unmask(masked, []byte(text))
 	})
+}
+
+// TestAnAddressThatChangedIsNamed: the line of the secret is not the one that was edited.
+func TestAnAddressThatChangedIsNamed(t *testing.T) {
+	_, problems := Load("site.yaml", Unmask(
+		[]byte("nodeDefaults: {os: {url: \"http://b/i\", password: \"[redacted]\"}}\n"),
+		[]byte("nodeDefaults: {os: {url: \"http://a/i\", password: one}}\n"),
+	))
+	assert.ErrorContains(t, problems.Err(), "also for a BMC, a store or an image whose address you change")
 }

@@ -56,7 +56,7 @@ func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }
 
 func (s *Secret) ParseText(text string) error {
 	if text == redacted {
-		return errors.New(`"[redacted]" stands for a secret that was hidden when this file was written; put the secret itself here, also for a BMC or a store whose address you change`)
+		return errors.New(`"[redacted]" stands for a secret that was hidden when this file was written; put the secret itself here, also for a BMC, a store or an image whose address you change`)
 	}
 	if !yamldoc.IsPrintable(text) {
 		return errors.New("a secret is one line of printable characters; check its quotes")
