@@ -2,6 +2,10 @@ package page
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"strings"
@@ -45,7 +49,8 @@ func newReplaceAction() action {
 
 // draft is a site document that was checked, has no mistakes, and may be applied.
 type draft struct {
-	name        string // its digest
+	name        string // that says nothing of its text: the audit log has it, and the support bundle has that
+	digest      string
 	text        []byte // with its secrets
 	base        string // digest of the document that it was compared with: nothing else is replaced by it
 	site        site.Name
@@ -56,13 +61,14 @@ type draft struct {
 // drafts are the documents that people have checked lately, the newest last.
 type drafts struct {
 	mu  sync.Mutex
+	key []byte // of names; nil: a random one when the first is needed
 	all []draft
 }
 
 // add keeps a document that was checked.
 func (d *drafts) add(text []byte, base string, from, to *site.Site) draft {
 	one := draft{
-		name:        sitedocument.Digest(text),
+		digest:      sitedocument.Digest(text),
 		text:        text,
 		base:        base,
 		site:        to.WithDefaults().Name,
@@ -72,10 +78,22 @@ func (d *drafts) add(text []byte, base string, from, to *site.Site) draft {
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	one.name = d.nameOf(text)
 	d.all = slices.DeleteFunc(d.all, func(o draft) bool { return o.name == one.name })
 	d.all = append(d.all, one)
 	d.all = d.all[max(0, len(d.all)-maxDrafts):]
 	return one
+}
+
+// nameOf is the name of a text, by which nobody finds out its secrets who knows all else of it. d.mu is held.
+func (d *drafts) nameOf(text []byte) string {
+	if d.key == nil {
+		d.key = make([]byte, sha256.Size)
+		_, _ = rand.Read(d.key) // never fails, crypto/rand
+	}
+	sum := hmac.New(sha256.New, d.key)
+	sum.Write(text)
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // find is the draft of a name; false if it is not kept.
@@ -96,7 +114,7 @@ func isDraft(p *picture, name string) (about string, ok bool) {
 }
 
 func (d draft) about() string {
-	return "sha256 " + d.name + " in place of " + d.base
+	return "sha256 " + d.digest + " in place of " + d.base
 }
 
 // describeDraft says what becomes of a site by a draft, a line each.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,10 @@ func recordedSite(nodes int) ([]byte, []sitedocument.Entry) {
 // draftText is a document that was checked on every server.
 const draftText = "name: rack-8\n"
 
-func draftName() string { return sitedocument.Digest([]byte(draftText)) }
+// keyOfDrafts is what every server of the tests names drafts by.
+var keyOfDrafts = []byte("key of drafts")
+
+func draftName() string { return (&drafts{key: keyOfDrafts}).nameOf([]byte(draftText)) }
 
 // document is what a browser sends to have a document checked: the form as it was shown, with another text.
 func documentForm(t *testing.T, b browser, path string, edit func(string) string) url.Values {
@@ -255,6 +259,23 @@ func TestADraftIsAppliedInPlaceOfWhatWasConfirmed(t *testing.T) {
 	require.ErrorIs(t, err, sitedocument.ErrChanged)
 	assert.Empty(t, r.api.takeDone())
 	assert.Equal(t, "name: other\n", string(r.api.stick))
+}
+
+// TestNoLogHasTheDigestOfADocument: whoever reads one, or a support bundle, could try passwords until it is the same.
+func TestNoLogHasTheDigestOfADocument(t *testing.T) {
+	r := newFixture(t)
+	var one, other drafts
+	first := one.add([]byte(draftText), "", new(site.Site), new(site.Site))
+	assert.Equal(t, first.name, one.add([]byte(draftText), "", new(site.Site), new(site.Site)).name)
+	assert.NotEqual(t, first.name, other.add([]byte(draftText), "", new(site.Site), new(site.Site)).name, "keys are random")
+
+	b := logInAs(t, r.Server, Owner)
+	a := findAction(t, replaceAction)
+	require.Equal(t, http.StatusSeeOther, r.post(b, a, r.form(b, a)).Code)
+	log, err := os.ReadFile(r.log)
+	require.NoError(t, err)
+	assert.Contains(t, string(log), draftName())
+	assert.NotContains(t, string(log), sitedocument.Digest([]byte(draftText))[:8])
 }
 
 // documentFormOf is the form that a page shows, as it is.
