@@ -68,6 +68,7 @@ func (c *Contents) addNode(n *corev1.Node) {
 }
 
 func (c *Contents) addPod(p *corev1.Pod, now time.Time) {
+	hideLogs(p)
 	d := describePod(p, now)
 	c.PodCount++
 	if !d.IsWell {
@@ -204,6 +205,25 @@ func problemOf(c corev1.ContainerStatus) (reason, message string) {
 		return cmp.Or(t.Reason, "Error"), t.Message
 	}
 	return "", ""
+}
+
+// hideLogs removes what containers said when they ended where that is the end of their log: who may see a pod may not see
+// its logs.
+func hideLogs(p *corev1.Pod) {
+	statuses := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if c.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
+			continue
+		}
+		for _, s := range statuses {
+			for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+				// One that never ran has no log: the kubelet says why.
+				if s.Name == c.Name && t != nil && !slices.Contains([]string{"StartError", "ContainerCannotRun"}, t.Reason) {
+					t.Message = ""
+				}
+			}
+		}
+	}
 }
 
 func describeEvent(e *corev1.Event) Event {

@@ -99,6 +99,7 @@ func (a Asker) readPod(ctx context.Context, set *kubernetes.Clientset, pod PodRe
 	if err != nil {
 		return d, fmt.Errorf("read pod %s: %w", pod, err)
 	}
+	hideLogs(p)
 	d.Pod, d.Containers = describePod(p, a.now()), describeContainers(p)
 
 	of := fields.Set{"involvedObject.kind": "Pod", "involvedObject.name": pod.Name, "involvedObject.uid": string(p.UID)}

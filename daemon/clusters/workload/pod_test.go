@@ -104,6 +104,44 @@ func TestAPodIsAskedWithItsEvents(t *testing.T) {
 	assert.ErrorContains(t, err, "one object is longer than 512 KiB")
 }
 
+// TestTheEndOfALogIsNoReason: viewers see reasons, and no logs.
+func TestTheEndOfALogIsNoReason(t *testing.T) {
+	ended := func(reason string) *corev1.ContainerStateTerminated {
+		return &corev1.ContainerStateTerminated{Reason: reason, ExitCode: 2, Message: "token=abc"}
+	}
+	for _, c := range []struct {
+		name        string
+		policy      corev1.TerminationMessagePolicy
+		reason      string
+		isInit, say bool
+	}{
+		{"its log", corev1.TerminationMessageFallbackToLogsOnError, "Error", false, false},
+		{"the log of one that runs before the others", corev1.TerminationMessageFallbackToLogsOnError, "OOMKilled", true, false},
+		{"what the kubelet says", corev1.TerminationMessageFallbackToLogsOnError, "StartError", false, true},
+		{"what it wrote for this", corev1.TerminationMessageReadFile, "Error", false, true},
+	} {
+		s := newPodServer(t)
+		specs, states := &s.pod.Spec.Containers, &s.pod.Status.ContainerStatuses
+		if c.isInit {
+			specs, states = &s.pod.Spec.InitContainers, &s.pod.Status.InitContainerStatuses
+		}
+		*specs = []corev1.Container{{Name: "one", TerminationMessagePolicy: c.policy}}
+		*states = []corev1.ContainerStatus{{
+			Name: "one", State: corev1.ContainerState{Terminated: ended(c.reason)},
+			LastTerminationState: corev1.ContainerState{Terminated: ended(c.reason)},
+		}}
+		s.pods.Items = []corev1.Pod{s.pod}
+
+		d, err := asker().AskPod(t.Context(), newKubeconfig(t, s.apiServer), web)
+		require.NoError(t, err)
+		all, err := asker().Ask(t.Context(), newKubeconfig(t, s.apiServer))
+		require.NoError(t, err)
+		for _, text := range []string{d.Pod.Reason, d.Containers[0].Reason, all.Pods[0].Reason} {
+			assert.Equal(t, c.say, strings.Contains(text, "token=abc"), "%s: %s", c.name, text)
+		}
+	}
+}
+
 func TestALogIsItsLastLines(t *testing.T) {
 	s := newPodServer(t)
 	ask := func(of LogRef, log string) Log {
