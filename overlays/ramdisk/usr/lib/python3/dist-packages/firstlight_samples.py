@@ -14,6 +14,7 @@ STRETCHES = 512  # the disk is divided into as many, and one block of each is re
 TRIES = 8  # places in a stretch that are looked at for a block with data
 HEAD = 64 << 20  # bytes at the beginning of a partition: file systems have data there first
 HEADS = 32  # stretches of such a beginning
+UNREADABLE = 16  # blocks that cannot be read, after which no more are looked at: each may take a drive half a minute
 DIRECT = os.O_DIRECT  # past the kernel's cache, which does not notice what a drive does to itself
 
 
@@ -42,18 +43,21 @@ class Reader:
 def take(name, starts=()):
     """Digests of blocks with data, by number: at random places in each stretch of the disk, and where partitions start.
 
-    starts are the partitions' first bytes. A block that cannot be read is passed over.
+    starts are the partitions' first bytes. Blocks that cannot be read are passed over, but not many.
     """
     with Reader(name) as disk:
         stretches = divide(0, disk.blocks, STRETCHES)
         for start in starts:
             stretches += divide(start // BLOCK, min(disk.blocks, (start + HEAD) // BLOCK), HEADS)
-        taken = {}
+        taken, unreadable = {}, 0
         for first, last in stretches:
             for block in random.sample(range(first, last), min(TRIES, last - first)):
                 try:
                     digest = disk.digest(block)
                 except OSError:
+                    unreadable += 1
+                    if unreadable == UNREADABLE:
+                        return taken
                     continue
                 if digest:
                     taken[block] = digest
