@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -101,7 +102,20 @@ func superviseOnce(
 	}
 
 	log.Info("the appliance ended", "how", fmt.Sprint(appliance.Err()))
-	return ctx.Err() == nil && container.Restarts(appliance.Err()), GiveBack()
+	again, err = whatFollows(ctx.Err() != nil, appliance.Err())
+	return again, errors.Join(err, GiveBack())
+}
+
+// whatFollows is what to do about the appliance, which has ended: start it again, or nothing if it was switched off,
+// from outside or from inside. Any other end is an error, after which the unit is started again.
+func whatFollows(isAsked bool, ended error) (again bool, err error) {
+	switch {
+	case isAsked || container.IsSwitchedOff(ended):
+		return false, nil
+	case container.Restarts(ended):
+		return true, nil
+	}
+	return false, fmt.Errorf("the appliance's systemd ended: %w", ended)
 }
 
 // offTimeout is how long the appliance may take to switch itself off. It survives a power cut, so there is nothing to

@@ -71,13 +71,18 @@ func Start(p Plan, file string, first []string, connect func(pid int) error) (*p
 
 // Restarts reports whether the first process of a PID namespace ended by a restart of its system: reboot(2) says by
 // which signal. ended is what process.Child.Err returned.
-func Restarts(ended error) bool {
+func Restarts(ended error) bool { return endedBy(ended, syscall.SIGHUP) }
+
+// IsSwitchedOff reports whether it ended because its system was switched off or halted, or told to exit.
+func IsSwitchedOff(ended error) bool { return ended == nil || endedBy(ended, syscall.SIGINT) }
+
+func endedBy(ended error, signal syscall.Signal) bool {
 	var exit *exec.ExitError
 	if !errors.As(ended, &exit) {
 		return false
 	}
 	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGHUP
+	return ok && status.Signaled() && status.Signal() == signal
 }
 
 // environment is that of the appliance's root shell.
