@@ -24,13 +24,6 @@ const runningFile = "running.json"
 // nicTimeout is how long the machine may take to find its interfaces after it was started.
 const nicTimeout = 10 * time.Second
 
-// modules are those of the kernel that the appliance cannot ask for itself, and may be part of the kernel: the site may
-// name bonds and VLANs, and the rest is what Kubernetes needs.
-var modules = []string{
-	"overlay", "squashfs", "loop", "bridge", "br_netfilter", "nf_conntrack", "nf_tables", "veth", "8021q", "bonding",
-	"tun", "fuse",
-}
-
 // Supervise runs the appliance until ctx ends or it is switched off from inside, and gives its interfaces back. It is
 // the process of the unit. first is the command line of this program by which container.FirstProcess is reached,
 // without its last two words.
@@ -46,8 +39,8 @@ func Supervise(ctx context.Context, first []string, log *slog.Logger) error {
 		return err
 	}
 
-	for _, name := range modules {
-		_ = exec.CommandContext(ctx, "modprobe", "--quiet", name).Run() // one that is part of the kernel is no file
+	if err := loadModules(bridgeSysctls, runQuietly); err != nil {
+		return err
 	}
 	if err := awaitNICs(r.NICs, nicTimeout); err != nil {
 		return err

@@ -1,0 +1,48 @@
+package install
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// modules are those of the kernel that the appliance cannot ask for itself, and may be part of the kernel: the site may
+// name bonds and VLANs, and the rest is what Kubernetes needs.
+var modules = []string{
+	"overlay", "squashfs", "loop", "bridge", "nf_conntrack", "nf_tables", "veth", "8021q", "bonding", "tun", "fuse",
+	bridgeFilter,
+}
+
+// bridgeFilter is the module by which what passes a bridge passes the packet filter as well. It is the last: see
+// loadModules.
+const bridgeFilter = "br_netfilter"
+
+// bridgeSysctls is there while the kernel has bridgeFilter.
+const bridgeSysctls = "/proc/sys/net/bridge"
+
+// loadModules has the kernel load the modules; run runs a program, which may fail. bridgeFilter works at once: a packet
+// filter that forwards nothing by default, as Docker and ufw set it up, would cut off what is behind this machine's
+// bridges, such as virtual machines. Where it was not loaded, they stay as they were. The appliance's network has
+// parameters of its own.
+func loadModules(bridge string, run func(words ...string)) error {
+	wasFiltered := exists(bridge)
+	for _, name := range modules {
+		run("modprobe", "--quiet", name) // one that is part of the kernel is no file
+	}
+	if wasFiltered || !exists(bridge) {
+		return nil
+	}
+
+	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"} {
+		if err := os.WriteFile(filepath.Join(bridge, name), []byte("0\n"), 0); err != nil {
+			return fmt.Errorf("keep this machine's bridges out of its packet filter: %w", err)
+		}
+	}
+
+	// What its owner has said of them in sysctl.d holds, as whenever the module is loaded.
+	run("/lib/systemd/systemd-sysctl", "--prefix=/net/bridge")
+	return nil
+}
+
+func runQuietly(words ...string) { _ = exec.Command(words[0], words[1:]...).Run() }
