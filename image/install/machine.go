@@ -122,6 +122,7 @@ func (i Installation) findForeign() string {
 		switch e.Name() {
 		case dataDir, siteDir: // what uninstall --keep-data leaves
 		case temporary(receiptName): // nothing was made yet
+		case "lost+found": // a disk of its own is mounted there
 		default:
 			return filepath.Join(i.path(Dir), e.Name())
 		}

@@ -58,7 +58,7 @@ func (i Installation) removals(r Receipt, keepData bool) []removal {
 		all = append(all, remove(ProgramPath))
 	}
 	all = append(all, remove(Dir+"/"+receiptName))
-	if !keepData {
+	if !keepData && !isMountRoot(i.path(Dir)) { // a disk of its own was mounted there before
 		all = append(all, removal{"remove " + Dir, exists(i.path(Dir)), func() error { return os.Remove(i.path(Dir)) }})
 	}
 
@@ -98,6 +98,21 @@ func (i Installation) decideRemovals(keepData bool) (needed []removal, err error
 	}
 	if err != nil {
 		return nil, err
+	}
+
+	names := []string{mountDir}
+	if !keepData {
+		names = append(names, dataDir, siteDir)
+	}
+	for _, name := range names {
+		mount, err := findMount(i.inDir(name))
+		if err != nil {
+			return nil, err
+		}
+		if mount != "" {
+			return nil, fmt.Errorf("something is mounted at %s, and its files would be removed; unmount it, then run again; "+
+				"nothing is changed", mount)
+		}
 	}
 
 	for _, one := range i.removals(r, keepData) {

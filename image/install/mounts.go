@@ -1,0 +1,54 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountInfo lists the mounts that this thread sees (proc_pid_mountinfo(5)).
+const mountInfo = "/proc/thread-self/mountinfo"
+
+// findMount is a mount point at path or below it, or "". What is mounted there is not ours to remove: the appliance's own
+// mounts are in a namespace of their own.
+func findMount(path string) (string, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, filepath.Base(path))
+	text, err := os.ReadFile(mountInfo)
+	if err != nil {
+		return "", fmt.Errorf("look for mounts below %s: %w", path, err)
+	}
+
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		// One that is hidden by another mount is listed, too.
+		point := unescapeMount.Replace(fields[4])
+		if strings.HasPrefix(point+"/", path+"/") && isMountRoot(point) {
+			return point, nil
+		}
+	}
+	return "", nil
+}
+
+// unescapeMount undoes what the kernel does to names in mountInfo.
+var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// isMountRoot reports whether something is mounted at path.
+func isMountRoot(path string) bool {
+	var s unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, &s)
+	return err == nil && s.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
