@@ -123,7 +123,7 @@ func giveBack(dir string) error {
 	var errs []error
 	for _, n := range lent {
 		if isHeld {
-			errs = append(errs, netns.Do(network, func() error {
+			err := netns.Do(network, func() error {
 				l, err := netlink.LinkByName(n.Name)
 				if errors.As(err, &netlink.LinkNotFoundError{}) {
 					return nil // it is back
@@ -135,20 +135,26 @@ func giveBack(dir string) error {
 					return fmt.Errorf("give %s back: %w", n.Name, err)
 				}
 				return nil
-			}))
+			})
+			if err != nil {
+				errs = append(errs, err)
+				continue // what has its name here may be another one
+			}
 		}
 		errs = append(errs, n.restore())
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
 
+	// Whatever failed: without its network, an interface that is hardware is moved back by the kernel. Held, it would be
+	// lost until the machine restarts, since systemd removes dir with the list.
 	if isHeld {
 		if err := unix.Unmount(network, unix.MNT_DETACH); err != nil {
-			return fmt.Errorf("let go of the network: %w", err)
+			errs = append(errs, fmt.Errorf("let go of the network: %w", err))
 		}
 	}
 	_ = os.Remove(network) // it was not made yet, or is gone
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
 	return os.Remove(filepath.Join(dir, lentFile))
 }
 
