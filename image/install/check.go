@@ -94,7 +94,8 @@ func orUnknown(fileSystem string) string {
 }
 
 // findNICs are the NICs that the site names, in its order, and the reasons why the appliance may not have them. Those
-// of installed are the appliance's already, and not among links while it runs.
+// of installed are the appliance's already while they are not among links. When it does not run, this machine may use
+// them again.
 func findNICs(links []Link, s *site.Site, installed []NIC) (nics []NIC, reasons []string) {
 	named := namedInterfaces(s)
 	if len(named) == 0 || !strings.HasPrefix(named[0].setting, "networks.provisioning.") {
@@ -103,12 +104,13 @@ func findNICs(links []Link, s *site.Site, installed []NIC) (nics []NIC, reasons 
 	}
 
 	for _, n := range named {
-		if k := slices.IndexFunc(installed, func(has NIC) bool { return n.is(has.Name, has.MAC, "") }); k >= 0 {
+		k := slices.IndexFunc(installed, func(has NIC) bool { return n.is(has.Name, has.MAC, "") })
+		if k >= 0 && !slices.ContainsFunc(links, installed[k].isOf) {
 			nics = append(nics, installed[k])
 			continue
 		}
 
-		k := slices.IndexFunc(links, func(l Link) bool { return n.is(l.Name, l.MAC, l.PCI) })
+		k = slices.IndexFunc(links, func(l Link) bool { return n.is(l.Name, l.MAC, l.PCI) })
 		if k < 0 {
 			reasons = append(reasons, fmt.Sprintf("%s: no interface of this machine is %s; there are %s", n.setting, n,
 				listLinks(links)))
@@ -126,6 +128,8 @@ func findNICs(links []Link, s *site.Site, installed []NIC) (nics []NIC, reasons 
 
 	return nics, reasons
 }
+
+func (n NIC) isOf(l Link) bool { return n.Name == l.Name && n.MAC == l.MAC }
 
 func (n namedInterface) is(name, mac, pci string) bool {
 	switch {

@@ -98,6 +98,13 @@ func TestNICsAreTheSites(t *testing.T) {
 				"0000:00:03.0, eno2 52:54:00:00:00:02 0000:00:04.0",
 		},
 		{site: "provisioning: {interface: eth9}", installed: []NIC{{"eth9", "a"}}, want: []NIC{{"eth9", "a"}}},
+		{site: "provisioning: {interface: eno2}", installed: []NIC{eno2}, want: []NIC{eno2}},
+		{
+			site:      "provisioning: {interface: eno2}",
+			change:    func(l []Link) { l[1].Addresses = []string{"10.0.0.7/24"} },
+			installed: []NIC{eno2},
+			reason:    "networks.provisioning.interface: eno2 has 10.0.0.7/24: this machine uses it itself",
+		},
 		{site: "provisioning: {interface: br0}", reason: "networks.provisioning.interface: br0 is a bridge"},
 		{
 			site:   "provisioning: {interface: eno2}",
