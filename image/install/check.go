@@ -104,7 +104,7 @@ func findNICs(links []Link, s *site.Site, installed []NIC) (nics []NIC, reasons 
 	}
 
 	for _, n := range named {
-		k := slices.IndexFunc(installed, func(has NIC) bool { return n.is(has.Name, has.MAC, "") })
+		k := slices.IndexFunc(installed, func(has NIC) bool { return n.is(has.Name, has.MAC, has.PCI) })
 		if k >= 0 && !slices.ContainsFunc(links, installed[k].isOf) {
 			nics = append(nics, installed[k])
 			continue
@@ -120,7 +120,7 @@ func findNICs(links []Link, s *site.Site, installed []NIC) (nics []NIC, reasons 
 			reasons = append(reasons, fmt.Sprintf("%s: %s", n.setting, why))
 			continue
 		}
-		nic := NIC{Name: links[k].Name, MAC: links[k].MAC}
+		nic := NIC{Name: links[k].Name, MAC: links[k].MAC, PCI: links[k].PCI}
 		if !slices.Contains(nics, nic) { // several VLANs of one
 			nics = append(nics, nic)
 		}

@@ -77,7 +77,9 @@ func TestWhatWouldHarmIsRefused(t *testing.T) {
 
 // TestNICsAreTheSites: the appliance gets those that the site names, and none that the machine uses.
 func TestNICsAreTheSites(t *testing.T) {
-	eno1, eno2 := NIC{"eno1", "52:54:00:00:00:01"}, NIC{"eno2", "52:54:00:00:00:02"}
+	eno1 := NIC{"eno1", "52:54:00:00:00:01", "0000:00:03.0"}
+	eno2 := NIC{"eno2", "52:54:00:00:00:02", "0000:00:04.0"}
+	taken := NIC{"eth9", "52:54:00:00:00:03", "0000:00:05.0"} // the appliance runs and has it
 	for _, c := range []struct {
 		site      string
 		change    func([]Link)
@@ -97,7 +99,9 @@ func TestNICsAreTheSites(t *testing.T) {
 			reason: "networks.provisioning.interface: no interface of this machine is eth9; there are eno1 52:54:00:00:00:01 " +
 				"0000:00:03.0, eno2 52:54:00:00:00:02 0000:00:04.0",
 		},
-		{site: "provisioning: {interface: eth9}", installed: []NIC{{"eth9", "a"}}, want: []NIC{{"eth9", "a"}}},
+		{site: "provisioning: {interface: eth9}", installed: []NIC{taken}, want: []NIC{taken}},
+		{site: "provisioning: {interface: '52:54:00:00:00:03'}", installed: []NIC{taken}, want: []NIC{taken}},
+		{site: "provisioning: {interface: '0000:00:05.0'}", installed: []NIC{taken}, want: []NIC{taken}},
 		{site: "provisioning: {interface: eno2}", installed: []NIC{eno2}, want: []NIC{eno2}},
 		{
 			site:      "provisioning: {interface: eno2}",

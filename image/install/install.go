@@ -55,6 +55,7 @@ type Order struct {
 type NIC struct {
 	Name string `json:"name"`
 	MAC  string `json:"mac"`
+	PCI  string `json:"pci,omitempty"` // as in Link
 }
 
 // Receipt is install.json: what was installed, or begun to be. It is written before all else and removed last.

@@ -40,7 +40,7 @@ func TestAnInterfaceThatCannotReturnIsNotHeld(t *testing.T) {
 		require.NoError(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "-peer"}))
 		l, err := netlink.LinkByName(name)
 		require.NoError(t, err)
-		return NIC{name, hardwareMAC(l.Attrs())}
+		return NIC{Name: name, MAC: hardwareMAC(l.Attrs())}
 	}
 	nics := []NIC{addLink("ens1"), addLink("ens2")}
 
