@@ -94,6 +94,9 @@ type Installation struct {
 // ErrNone says that nothing is installed.
 var ErrNone = errors.New("no appliance is installed on this machine; `firstlight install` installs one")
 
+// errReceipt is of a receipt that cannot be read: nobody knows what was installed, but that something was.
+var errReceipt = errors.New("it is damaged; firstlight uninstall --keep-data, then install again")
+
 // Receipt is what was installed, or begun to be; ErrNone if nothing was.
 func (i Installation) Receipt() (Receipt, error) {
 	var r Receipt
@@ -105,7 +108,7 @@ func (i Installation) Receipt() (Receipt, error) {
 		return r, err
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return r, fmt.Errorf("read %s: %w", i.inDir(receiptName), err)
+		return Receipt{}, fmt.Errorf("read %s: %w: %w", i.inDir(receiptName), err, errReceipt)
 	}
 	return r, nil
 }

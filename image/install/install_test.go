@@ -270,3 +270,21 @@ func TestADamagedRootIsNotInstalled(t *testing.T) {
 	assert.NoFileExists(t, h.prefix+Dir+"/"+rootName)
 	assert.NoFileExists(t, h.prefix+unitPath)
 }
+
+// TestADamagedReceiptIsUninstalled: all but the program, which may have been there before.
+func TestADamagedReceiptIsUninstalled(t *testing.T) {
+	h := newHost(t)
+	before := h.files()
+	h.install(newRoot(t, "1"))
+	require.NoError(t, os.WriteFile(h.prefix+Dir+"/"+receiptName, []byte(`{"ownProgram": true, "nics": [`), 0o600))
+	_, err := h.installation().Decide(t.Context(), sound(), h.site, Order{Root: newRoot(t, "1"), Site: h.text, Program: h.program})
+	assert.ErrorContains(t, err, "it is damaged; firstlight uninstall --keep-data, then install again")
+
+	require.NoError(t, h.installation().Uninstall(true))
+	assert.False(t, h.active)
+	assert.DirExists(t, h.prefix+Dir+"/"+siteDir)
+	h.install(newRoot(t, "1"))
+	require.NoError(t, h.installation().Uninstall(false))
+	require.NoError(t, os.Remove(h.prefix+ProgramPath))
+	assert.Equal(t, before, h.files())
+}

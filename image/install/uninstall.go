@@ -93,7 +93,7 @@ func (i Installation) Removals(keepData bool) (does []string, err error) {
 
 func (i Installation) decideRemovals(keepData bool) (needed []removal, err error) {
 	r, err := i.Receipt()
-	if errors.Is(err, ErrNone) && !keepData && i.isLeftover() {
+	if errors.Is(err, ErrNone) && !keepData && i.isLeftover() || errors.Is(err, errReceipt) { // the program stays
 		err = nil
 	}
 	if err != nil {
