@@ -41,6 +41,7 @@ type Link struct {
 	Addresses []string // ADDRESS/BITS, without those of IPv6 that each link has
 	Master    string   // the bridge or bond that it is a port of; "" for none
 	Above     []string // links that are made on it, such as VLANs
+	Functions int      // virtual functions that it has, by SR-IOV
 }
 
 // overlayFileSystems are those that the layers of containers can be on.
@@ -153,6 +154,9 @@ func (l Link) refusal() string {
 		return fmt.Sprintf("%s is a port of %s on this machine; take it out of there", l.Name, l.Master)
 	case len(l.Above) > 0:
 		return fmt.Sprintf("%s carries %s on this machine; remove that", l.Name, strings.Join(l.Above, ", "))
+	case l.Functions > 0:
+		return fmt.Sprintf("%s has virtual functions (SR-IOV), %d: this machine or a virtual machine may be reached by one, "+
+			"which loses its link when %[1]s moves; remove them, or name one", l.Name, l.Functions)
 	case len(l.Addresses) > 0:
 		return fmt.Sprintf("%s has %s: this machine uses it itself. The appliance has its interfaces alone; have this "+
 			"machine's network configuration leave it without an address", l.Name, strings.Join(l.Addresses, ", "))

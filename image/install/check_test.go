@@ -1,6 +1,8 @@
 package install
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -127,6 +129,12 @@ func TestNICsAreTheSites(t *testing.T) {
 		},
 		{
 			site:   "provisioning: {interface: eno2}",
+			change: func(l []Link) { l[1].Functions = 4 },
+			reason: "networks.provisioning.interface: eno2 has virtual functions (SR-IOV), 4: this machine or a virtual machine " +
+				"may be reached by one, which loses its link when eno2 moves",
+		},
+		{
+			site:   "provisioning: {interface: eno2}",
 			change: func(l []Link) { l[1].Wireless = true },
 			reason: "networks.provisioning.interface: eno2 is wireless",
 		},
@@ -157,4 +165,11 @@ func TestTheUnitsGroupIsFound(t *testing.T) {
 	} {
 		assert.Equal(t, want, parseUnitGroup(text), text)
 	}
+}
+
+func TestVirtualFunctionsAreCounted(t *testing.T) {
+	device := t.TempDir()
+	assert.Zero(t, countFunctions(device))
+	require.NoError(t, os.WriteFile(filepath.Join(device, "sriov_numvfs"), []byte("4\n"), 0o600))
+	assert.Equal(t, 4, countFunctions(device))
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -185,13 +186,14 @@ func readLinks() ([]Link, error) {
 			return nil, fmt.Errorf("list addresses of %s: %w", a.Name, err)
 		}
 		one := Link{
-			Name:     a.Name,
-			MAC:      hardwareMAC(a),
-			PCI:      pciAddress(a.Name),
-			Kind:     l.Type(),
-			Wireless: exists(filepath.Join("/sys/class/net", a.Name, "phy80211")),
-			Master:   names[a.MasterIndex],
-			Above:    above[a.Index],
+			Name:      a.Name,
+			MAC:       hardwareMAC(a),
+			PCI:       pciAddress(a.Name),
+			Kind:      l.Type(),
+			Wireless:  exists(filepath.Join("/sys/class/net", a.Name, "phy80211")),
+			Master:    names[a.MasterIndex],
+			Above:     above[a.Index],
+			Functions: countFunctions(filepath.Join("/sys/class/net", a.Name, "device")),
 		}
 		for _, address := range addresses {
 			if !address.IP.IsLinkLocalUnicast() || address.IP.To4() != nil {
@@ -202,6 +204,16 @@ func readLinks() ([]Link, error) {
 	}
 
 	return links, nil
+}
+
+// countFunctions is how many virtual functions a PCI device has by SR-IOV.
+func countFunctions(device string) int {
+	text, err := os.ReadFile(filepath.Join(device, "sriov_numvfs"))
+	if err != nil {
+		return 0 // it cannot have any
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return n
 }
 
 // hardwareMAC is the MAC that a link was made with: a port of a bond has the bond's for a while.
