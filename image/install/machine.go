@@ -39,6 +39,11 @@ func (i Installation) ReadMachine(program string) (m Machine, err error) {
 	if m.FileSystem, err = fileSystemOf(i.path(Dir)); err != nil {
 		return m, err
 	}
+	fstab, err := os.ReadFile(i.path("/etc/fstab"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return m, err
+	}
+	m.NetworkMount = findNetworkMount(string(fstab), Dir)
 	m.Cluster = findCluster(i.Prefix)
 	m.Try = try.RunningDir()
 	m.InDir = i.findForeign()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -51,4 +52,26 @@ func isMountRoot(path string) bool {
 	var s unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, &s)
 	return err == nil && s.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+// findNetworkMount is the mount point nearest to dir in the text of fstab(5), at it or above, if systemd mounts it only
+// when the network is up; "" otherwise. A unit that is before the network and needs that mount would be a cycle, of which
+// systemd leaves out one at boot. The root is mounted before there is a systemd.
+func findNetworkMount(fstab, dir string) (point string) {
+	nearest := ""
+	for line := range strings.Lines(fstab) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		at := filepath.Clean(unescapeMount.Replace(fields[1]))
+		if at == "/" || !strings.HasPrefix(dir+"/", at+"/") || len(at) < len(nearest) {
+			continue
+		}
+		nearest, point = at, ""
+		if slices.Contains(strings.Split(fields[3], ","), "_netdev") {
+			point = at
+		}
+	}
+	return point
 }

@@ -70,3 +70,17 @@ func TestWhatIsMountedThereStays(t *testing.T) {
 	assert.Equal(t, "lost+found", left[0].Name())
 	require.NoError(t, unix.Unmount(dir, 0))
 }
+
+// TestAMountThatWaitsForTheNetworkIsFound in fstab.
+func TestAMountThatWaitsForTheNetworkIsFound(t *testing.T) {
+	for fstab, want := range map[string]string{
+		"": "",
+		"/dev/sda1 / ext4 defaults,_netdev 0 1\n":                                        "",
+		"# x\n/dev/sdb1 /var ext4 _netdev,x-systemd.requires=iscsi.service 0 2\n":        "/var",
+		"/dev/sdb1 /var/lib/firstlight xfs noatime,_netdev 0 2\n":                        "/var/lib/firstlight",
+		"/dev/sdb1 /var/lib/firstlight/ xfs nofail 0 2\n/dev/sdc1 /var ext4 _netdev 0 2": "",
+		"nas:/home /home nfs _netdev 0 0\n/dev/sdb1 /var/lib/fir ext4 _netdev 0 0\n":     "",
+	} {
+		assert.Equal(t, want, findNetworkMount(fstab, Dir), fstab)
+	}
+}
