@@ -1,10 +1,13 @@
 package install
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 )
 
 // modules are those of the kernel that the appliance cannot ask for itself, and may be part of the kernel: the site may
@@ -46,3 +49,28 @@ func loadModules(bridge string, run func(words ...string)) error {
 }
 
 func runQuietly(words ...string) { _ = exec.Command(words[0], words[1:]...).Run() }
+
+// limits are parameters of the kernel, below /proc/sys, by the least value that the appliance needs. They count what one
+// user has, here root of the machine and of the appliance together: containerd alone watches each container by an
+// instance of inotify, of which a user has 128 by default. Whoever is too many cannot start, here or there.
+var limits = map[string]int{
+	"fs/inotify/max_user_instances": 8192, // as on the stick (61-firstlight-kube.conf)
+	"fs/inotify/max_user_watches":   524288,
+}
+
+// raiseLimits raises those that are lower.
+func raiseLimits(sysctls string) error {
+	var errs []error
+	for name, least := range limits {
+		path := filepath.Join(sysctls, name)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if is, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && is < least {
+			errs = append(errs, os.WriteFile(path, []byte(strconv.Itoa(least)), 0))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -52,3 +52,23 @@ func TestBridgesStayAsTheyWere(t *testing.T) {
 		assert.Equal(t, c.want, strings.TrimSpace(string(value)), name)
 	}
 }
+
+// TestLimitsAreRaised for what root has on the machine and in the appliance together, and never lowered.
+func TestLimitsAreRaised(t *testing.T) {
+	dir := t.TempDir()
+	assert.ErrorIs(t, raiseLimits(dir), os.ErrNotExist)
+	for have, want := range map[string]string{"128\n": "8192", "8192\n": "8192", "65536\n": "65536"} {
+		for name, text := range map[string]string{"max_user_instances": have, "max_user_watches": "1048576\n"} {
+			path := filepath.Join(dir, "fs/inotify", name)
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		}
+		require.NoError(t, raiseLimits(dir))
+		text, err := os.ReadFile(filepath.Join(dir, "fs/inotify/max_user_instances"))
+		require.NoError(t, err)
+		assert.Equal(t, want, strings.TrimSpace(string(text)))
+		text, err = os.ReadFile(filepath.Join(dir, "fs/inotify/max_user_watches"))
+		require.NoError(t, err)
+		assert.Equal(t, "1048576", strings.TrimSpace(string(text)))
+	}
+}

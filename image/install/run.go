@@ -42,6 +42,9 @@ func Supervise(ctx context.Context, first []string, log *slog.Logger) error {
 	if err := loadModules(bridgeSysctls, runQuietly); err != nil {
 		return err
 	}
+	if err := raiseLimits("/proc/sys"); err != nil {
+		log.Warn("limits of the kernel are not raised; the appliance may lack some", "error", err)
+	}
 	if err := awaitNICs(r.NICs, nicTimeout); err != nil {
 		return err
 	}
