@@ -23,7 +23,7 @@ type Machine struct {
 	Systemd      bool     // it runs as process 1
 	Programs     []string // that are missing
 	FileSystem   string   // below Dir: ext4 and so on; "" for one without a name here
-	NetworkMount string   // mount point above Dir that waits for the machine's network at boot; "" for none
+	LateMounts   []string // mount points that we need and that wait for the machine's network at boot
 	Cluster      string   // what there is of another Kubernetes; "" for nothing
 	Try          string   // directory of a rack of firstlight try that runs; "" for none
 	InDir        string   // something in Dir that no installation made; "" for nothing
@@ -79,8 +79,10 @@ func refusals(m Machine, s *site.Site, rootMiB int, installed []NIC) (all []stri
 			leastDiskMiB+rootMiB)
 		refuse(!slices.Contains(overlayFileSystems, m.FileSystem), "%s is on %s, which containers cannot be on; mount "+
 			"ext4, xfs or btrfs there", Dir, orUnknown(m.FileSystem))
-		refuse(m.NetworkMount != "", "%s is below %s, which is mounted when the network is up (_netdev in /etc/fstab), and the "+
-			"appliance starts before that; mount a disk of this machine there", Dir, m.NetworkMount)
+		for _, point := range m.LateMounts {
+			refuse(true, "%s is mounted when the network is up (/etc/fstab), and the appliance, which needs it, starts before "+
+				"that; have a disk of this machine there", point)
+		}
 		refuse(m.InDir != "", "%s was there before; move it away", m.InDir)
 		refuse(m.Unit, "there is a unit %s that was not installed by this program; remove it", UnitName)
 		refuse(m.OtherProgram, "%s is another version or another program; remove it, or run that one", ProgramPath)

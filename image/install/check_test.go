@@ -65,8 +65,8 @@ func TestWhatWouldHarmIsRefused(t *testing.T) {
 			"(linux-modules-extra, kernel-modules)": func(m *Machine) { m.FileSystems = "nodev\toverlay\n" },
 		"this machine is a node of another Kubernetes: kubelet runs; the two would both count its memory as " +
 			"theirs": func(m *Machine) { m.Cluster = "kubelet runs" },
-		"/var/lib/firstlight is below /var, which is mounted when the network is up (_netdev in /etc/fstab), and the " +
-			"appliance starts before that; mount a disk of this machine there": func(m *Machine) { m.NetworkMount = "/var" },
+		"/usr/local is mounted when the network is up (/etc/fstab), and the appliance, which needs it, starts before " +
+			"that; have a disk of this machine there": func(m *Machine) { m.LateMounts = []string{"/usr/local"} },
 		"/var/lib/firstlight is on nfs, which containers cannot be on; mount ext4, xfs or btrfs " +
 			"there": func(m *Machine) { m.FileSystem = "nfs" },
 	} {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,7 +44,11 @@ func (i Installation) ReadMachine(program string) (m Machine, err error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return m, err
 	}
-	m.NetworkMount = findNetworkMount(string(fstab), Dir)
+	for _, path := range []string{Dir, ProgramPath} {
+		if point := findLateMount(string(fstab), path); point != "" && !slices.Contains(m.LateMounts, point) {
+			m.LateMounts = append(m.LateMounts, point)
+		}
+	}
 	m.Cluster = findCluster(i.Prefix)
 	m.Try = try.RunningDir()
 	m.InDir = i.findForeign()

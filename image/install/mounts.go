@@ -54,10 +54,13 @@ func isMountRoot(path string) bool {
 	return err == nil && s.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
-// findNetworkMount is the mount point nearest to dir in the text of fstab(5), at it or above, if systemd mounts it only
-// when the network is up; "" otherwise. A unit that is before the network and needs that mount would be a cycle, of which
+// networkFileSystems are those that systemd takes for such, of the ones that are in use (systemd.mount(5)).
+var networkFileSystems = []string{"ceph", "cifs", "gfs2", "glusterfs", "lustre", "nfs", "nfs4", "ocfs2", "smb3", "sshfs"}
+
+// findLateMount is the mount point nearest to dir in the text of fstab(5), at it or above, if systemd mounts it only when
+// the network is up; "" otherwise. A unit that is before the network and needs that mount would be a cycle, of which
 // systemd leaves out one at boot. The root is mounted before there is a systemd.
-func findNetworkMount(fstab, dir string) (point string) {
+func findLateMount(fstab, dir string) (point string) {
 	nearest := ""
 	for line := range strings.Lines(fstab) {
 		fields := strings.Fields(line)
@@ -69,7 +72,7 @@ func findNetworkMount(fstab, dir string) (point string) {
 			continue
 		}
 		nearest, point = at, ""
-		if slices.Contains(strings.Split(fields[3], ","), "_netdev") {
+		if slices.Contains(networkFileSystems, fields[2]) || slices.Contains(strings.Split(fields[3], ","), "_netdev") {
 			point = at
 		}
 	}

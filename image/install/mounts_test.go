@@ -73,14 +73,16 @@ func TestWhatIsMountedThereStays(t *testing.T) {
 
 // TestAMountThatWaitsForTheNetworkIsFound in fstab.
 func TestAMountThatWaitsForTheNetworkIsFound(t *testing.T) {
-	for fstab, want := range map[string]string{
-		"": "",
-		"/dev/sda1 / ext4 defaults,_netdev 0 1\n":                                        "",
-		"# x\n/dev/sdb1 /var ext4 _netdev,x-systemd.requires=iscsi.service 0 2\n":        "/var",
-		"/dev/sdb1 /var/lib/firstlight xfs noatime,_netdev 0 2\n":                        "/var/lib/firstlight",
-		"/dev/sdb1 /var/lib/firstlight/ xfs nofail 0 2\n/dev/sdc1 /var ext4 _netdev 0 2": "",
-		"nas:/home /home nfs _netdev 0 0\n/dev/sdb1 /var/lib/fir ext4 _netdev 0 0\n":     "",
+	for _, c := range []struct{ fstab, path, want string }{
+		{"", Dir, ""},
+		{"/dev/sda1 / ext4 defaults,_netdev 0 1\n", Dir, ""},
+		{"# x\n/dev/sdb1 /var ext4 _netdev,x-systemd.requires=iscsi.service 0 2\n", Dir, "/var"},
+		{"/dev/sdb1 /var/lib/firstlight xfs noatime,_netdev 0 2\n", Dir, "/var/lib/firstlight"},
+		{"/dev/sdb1 /var/lib/firstlight/ xfs nofail 0 2\n/dev/sdc1 /var ext4 _netdev 0 2", Dir, ""},
+		{"nas:/home /home nfs rw 0 0\n/dev/sdb1 /var/lib/fir ext4 _netdev 0 0\n", Dir, ""},
+		{"nas:/local /usr/local nfs4 ro 0 0\n", ProgramPath, "/usr/local"},
+		{"/dev/sdb1 /usr/local ext4 ro 0 0\n", ProgramPath, ""},
 	} {
-		assert.Equal(t, want, findNetworkMount(fstab, Dir), fstab)
+		assert.Equal(t, c.want, findLateMount(c.fstab, c.path), c)
 	}
 }
