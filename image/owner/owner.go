@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
@@ -152,8 +154,8 @@ func (k Keys) signESP(volume *fat.Volume) ([]disk.File, error) {
 	}
 
 	files := []disk.File{disk.TextFile(stick.LoaderPath, grub)}
-	for name, update := range k.Updates {
-		files = append(files, disk.TextFile(stick.KeysDir+"/"+name+updateSuffix, update))
+	for _, name := range slices.Sorted(maps.Keys(k.Updates)) { // so that the same image comes of the same keys
+		files = append(files, disk.TextFile(stick.KeysDir+"/"+name+updateSuffix, k.Updates[name]))
 	}
 	return files, nil
 }
@@ -182,7 +184,8 @@ func (k Keys) signSlot(volume *fat.Volume) ([]disk.File, error) {
 	content[stick.KernelName], content[stick.SlotConfigName] = kernel, config.Encode()
 
 	files := []disk.File{disk.TextFile(stick.SignatureName, stick.PadSignature(nil))}
-	for name, b := range content {
+	for _, name := range secureboot.SignedFiles {
+		b := content[name]
 		signature, err := k.DB.SignFile(b)
 		if err != nil {
 			return nil, err

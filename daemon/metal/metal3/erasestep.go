@@ -134,7 +134,8 @@ func eraseOn(e Erasure, node *EraseNode, aim eraseAim) (EraseStep, string) {
 // IsWriting reports whether a ramdisk was let write to a disk and has not said yet that it is blank. Erasures of which the
 // record was lost may be.
 func (e Erasure) IsWriting() bool {
-	return slices.ContainsFunc(e.Disks, func(d ErasedDisk) bool { return !d.Begun.IsZero() && d.Erased.IsZero() })
+	return e.Lost ||
+		slices.ContainsFunc(e.Disks, func(d ErasedDisk) bool { return !d.Begun.IsZero() && d.Erased.IsZero() })
 }
 
 // hasWork reports whether a host is meant for something else than to be erased.

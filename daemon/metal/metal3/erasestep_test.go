@@ -67,6 +67,7 @@ func TestNextErase(t *testing.T) {
 		}, EraseEnd},
 		// All that is left to do for one of which the record was lost.
 		{&EraseNode{State: "clean wait"}, lost, EraseWait},
+		{&EraseNode{State: "clean wait"}, func(e *Erasure, h *metal3api.BareMetalHost) { lost(e, h); paused(e, h) }, EraseWait},
 		{&EraseNode{State: "clean failed"}, lost, EraseRecover},
 		{&EraseNode{State: "manageable"}, lost, EraseProvide},
 		{&EraseNode{State: "available"}, lost, EraseRelease},
