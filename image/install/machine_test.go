@@ -30,6 +30,7 @@ type machine struct {
 	t        *testing.T
 	system   *process.Child
 	networks map[string]*netns.Bridge // by the machine's interface
+	kills    int                      // commands that cut has killed
 }
 
 const machineCgroup = "firstlight-test-machine"
@@ -142,7 +143,8 @@ func (m *machine) mustFirstlight(args ...string) string {
 	return out
 }
 
-// cut runs the command and kills it, with what it started, when it has printed a line that begins so.
+// cut runs the command and kills it, with what it started, when it has printed a line that begins so. Where this test gets
+// a processor late, the command is further by then, or done; TestAPowerCutAtAnyStep interrupts each step exactly.
 func (m *machine) cut(line string, args ...string) {
 	m.t.Helper()
 	cmd := container.Command(m.t.Context(), m.system.ID.PID, append([]string{"/mnt/firstlight"}, args...)...)
@@ -157,8 +159,10 @@ func (m *machine) cut(line string, args ...string) {
 			require.NoError(m.t, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL))
 		}
 	}
-	assert.Error(m.t, cmd.Wait(), "it was not killed: %q", printed)
-	m.t.Logf("killed: firstlight %s, at %q", strings.Join(args, " "), line)
+	if cmd.Wait() != nil {
+		m.kills++
+	}
+	m.t.Logf("to be killed: firstlight %s, at %q; it printed %q: %s", strings.Join(args, " "), line, printed, cmd.ProcessState)
 }
 
 // unstable are parameters of the kernel and lists that change while nothing is done.

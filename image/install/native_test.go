@@ -81,6 +81,7 @@ func TestAnApplianceIsInstalled(t *testing.T) {
 	for _, line := range uninstallSteps {
 		m.cut(line, "uninstall")
 	}
+	assert.Positive(t, m.kills, "every command was done before it was killed")
 	m.mustFirstlight("uninstall")
 	m.isAsBefore(before)
 	assert.Equal(t, strings.Split(files, "\n"), strings.Split(m.must("sh", "-c", everyFile), "\n"))
