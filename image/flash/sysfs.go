@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/mountinfo"
 )
 
 // SysFS is where the kernel tells about devices: /sys and /proc. Sys must implement
@@ -167,7 +169,7 @@ func (w SysFS) findUses(d *Device) error {
 			continue
 		}
 
-		at := unescape(fields[4])
+		at := mountinfo.Unescape(fields[4])
 		for _, system := range systemMounts {
 			d.System = d.System || at == system || system != "/" && strings.HasPrefix(at, system+"/")
 		}
@@ -245,9 +247,4 @@ func (w SysFS) followHolders(name, below string, names map[string]string) error 
 	}
 
 	return nil
-}
-
-// unescape undoes the octal escapes of mountinfo (proc_pid_mountinfo(5)).
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

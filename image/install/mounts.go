@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/mountinfo"
 )
 
 // mountInfo lists the mounts that this thread sees (proc_pid_mountinfo(5)).
@@ -36,16 +38,13 @@ func findMount(path string) (string, error) {
 			continue
 		}
 		// One that is hidden by another mount is listed, too.
-		point := unescapeMount.Replace(fields[4])
+		point := mountinfo.Unescape(fields[4])
 		if strings.HasPrefix(point+"/", path+"/") && isMountRoot(point) {
 			return point, nil
 		}
 	}
 	return "", nil
 }
-
-// unescapeMount undoes what the kernel does to names in mountInfo.
-var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // isMountRoot reports whether something is mounted at path.
 func isMountRoot(path string) bool {
@@ -67,7 +66,7 @@ func findLateMount(fstab, dir string) (point string) {
 		if len(fields) < 4 || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
-		at := filepath.Clean(unescapeMount.Replace(fields[1]))
+		at := filepath.Clean(mountinfo.Unescape(fields[1]))
 		if at == "/" || !strings.HasPrefix(dir+"/", at+"/") || len(at) < len(nearest) {
 			continue
 		}
