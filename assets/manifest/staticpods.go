@@ -40,8 +40,7 @@ evictionHard: {memory.available: 100Mi, nodefs.available: 5%, imagefs.available:
 //
 // It ends a part that does not answer after 80 seconds, and one that takes more than four minutes to
 // start. On a machine that is only overloaded that makes things worse: what was ended starts again from
-// nothing, under the same load. A part has half an hour to start, and half an hour to answer: on a machine with a load of
-// 28 on two processors the API server did not reach etcd for five minutes, was ended, and was not back in twenty.
+// nothing, under the same load. A part has half an hour to start, and half an hour to answer.
 //
 // threads is on how many its Go code runs at a time (GOMAXPROCS of package runtime); 0 leaves that to Go.
 func StaticPodPatch(part string, threads int) (name string, text []byte) {
