@@ -73,12 +73,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 
 	logInTo := func(s *Server, role Role) (url string) {
 		url, _ = serveAlone(t, s)
-		code, _ := s.logins.mint(ann(role))
-		c.open(LoginURL(url+"/", code))
-		c.checkAxe("the log-in")
-		c.value("document.querySelector('button').focus()")
-		c.press("Enter", 13)
-		c.await("location.pathname === '/' && document.readyState === 'complete'")
+		c.logIn(s, url, role, func() { c.checkAxe("the log-in") })
 		return url
 	}
 

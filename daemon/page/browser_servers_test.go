@@ -23,12 +23,7 @@ func TestABrowserErasesADisk(t *testing.T) {
 		c.picture(name)
 	}
 
-	code, _ := r.logins.mint(ann(Owner))
-	c.open(LoginURL(url+"/", code))
-	c.value("document.querySelector('button').focus()")
-	c.press("Enter", 13)
-	c.await("location.pathname === '/' && " + loaded)
-
+	c.logIn(r.Server, url, Owner, nil)
 	c.open(url + "/nodes/node-001/erase")
 	shown("erase-choose")
 	c.value("document.getElementById('option-1').focus()")

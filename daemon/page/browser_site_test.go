@@ -23,12 +23,7 @@ func TestABrowserEditsTheSite(t *testing.T) {
 		c.picture(name)
 	}
 
-	code, _ := r.logins.mint(ann(Owner))
-	c.open(LoginURL(url+"/", code))
-	c.value("document.querySelector('button').focus()")
-	c.press("Enter", 13)
-	c.await("location.pathname === '/' && " + loaded)
-
+	c.logIn(r.Server, url, Owner, nil)
 	c.open(url + "/site")
 	fits("site-phone")
 	c.value("document.querySelector('#document a').focus()")

@@ -148,6 +148,19 @@ func (c *chromium) open(url string) {
 	c.await(fmt.Sprintf("location.href === %q && document.readyState === 'complete'", url))
 }
 
+// logIn follows the link of a log-in, by keyboard. before is done on its page, if it is not nil.
+func (c *chromium) logIn(s *Server, url string, role Role, before func()) {
+	c.t.Helper()
+	code, _ := s.logins.mint(ann(role))
+	c.open(LoginURL(url+"/", code))
+	if before != nil {
+		before()
+	}
+	c.value("document.querySelector('button').focus()")
+	c.press("Enter", 13)
+	c.await("location.pathname === '/' && document.readyState === 'complete'")
+}
+
 // press presses and lets go of a key.
 func (c *chromium) press(key string, code int) {
 	c.t.Helper()
@@ -199,12 +212,7 @@ func TestABrowserFollowsTheAppliance(t *testing.T) {
 	c := startChromium(ctx, t)
 	url, _ := serveAlone(t, s)
 	c.size(1200, 900, "light")
-	code, _ := s.logins.mint(ann(Viewer))
-	c.open(LoginURL(url+"/", code))
-	c.picture("login")
-	c.value("document.querySelector('button').focus()")
-	c.press("Enter", 13)
-	c.await("location.pathname === '/' && document.readyState === 'complete'")
+	c.logIn(s, url, Viewer, func() { c.picture("login") })
 	c.await("document.getElementById('live').textContent === 'This page is live.'")
 	assert.Equal(t, "", c.value("document.cookie"), "no script reads the session")
 	c.picture("rack")

@@ -20,11 +20,7 @@ func TestABrowserReadsEveryPage(t *testing.T) {
 	c := startChromium(ctx, t)
 	c.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true})
 	url, _ := serveAlone(t, s)
-	code, _ := s.logins.mint(ann(Owner))
-	c.open(LoginURL(url+"/", code))
-	c.value("document.querySelector('button').focus()")
-	c.press("Enter", 13)
-	c.await("location.pathname === '/' && document.readyState === 'complete'")
+	c.logIn(s, url, Owner, nil)
 
 	for _, page := range []struct{ path, name, shows string }{
 		{"/clusters/edge", "cluster", "CrashLoopBackOff: back-off 5m0s"},
