@@ -39,6 +39,7 @@ $(E2E:%=e2e-%): e2e-%: e2e-ready
 	@scripts/e2e $*
 
 e2e-ready: deps build
+	@scripts/deps e2e
 	@bin/firstlight build
 
 .PHONY: usb-image

@@ -29,7 +29,7 @@ const driveLabels = "/run/by-label"
 func buildIgnition(t *testing.T) string {
 	t.Helper()
 	if _, err := os.Stat("/usr/include/blkid/blkid.h"); err != nil && os.Getenv("CGO_CFLAGS") == "" {
-		t.Skip("Ignition is compiled with libblkid-dev")
+		t.Skip("Ignition is compiled with libblkid-dev, minutes: scripts/deps e2e")
 	}
 
 	const module = "github.com/coreos/ignition/v2"
