@@ -277,6 +277,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"discovery", d.finder.Run},
 		{"agent", func(ctx context.Context) error { return d.metal.Vault.Keys.ServeAgent(ctx, vault.AgentSocket) }},
 		{"tidy", d.metal.PruneDeployLogs},
+		{"weights", d.kube.KeepRestartable},
 		{"away copies", d.awayCopies},
 		{"history of the site", d.recordSite},
 		{"update", func(ctx context.Context) error {
