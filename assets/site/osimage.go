@@ -76,14 +76,14 @@ func (r *reader) checkImageName(o *OS, path string) {
 	hasPlatform := func(word string) bool { return slices.Contains(splitWords(name), word) }
 	switch i := slices.IndexFunc(family.platforms, hasPlatform); {
 	case family.refusal != "":
-		r.Report(at, "%s", family.refusal)
+		r.refuse(at, "%s: %s", yamldoc.Quote(name), family.refusal)
 	case strings.HasSuffix(name, ".iso"):
-		r.Report(at, "%s is started from a drive, not written to a disk; use the disk image of that system, qcow2 or raw",
+		r.refuse(at, "%s is started from a drive, not written to a disk; use the disk image of that system, qcow2 or raw",
 			yamldoc.Quote(name))
 	case hasSuffix(name, ".xz", ".gz", ".bz2", ".zst", ".zip"):
-		r.Report(at, "%s is compressed, and would be written to the disk as it is; unpack it first", yamldoc.Quote(name))
+		r.refuse(at, "%s is compressed, and would be written to the disk as it is; unpack it first", yamldoc.Quote(name))
 	case i >= 0 && o.UserData == "":
-		r.Report(at, "%s is made for %s, and reads no config drive; use the image of that system for openstack",
+		r.refuse(at, "%s is made for %s, and reads no config drive; use the image of that system for openstack",
 			yamldoc.Quote(name), family.platforms[i])
 	case o.UserData == UserDataIgnition && o.Image == StickImage:
 		r.Report(path+".userData", "%s reads cloud-init's; remove the line", StickImage)
@@ -121,7 +121,7 @@ func (r *reader) checkIgnitionNodes(s *Site) {
 				if !found {
 					continue
 				}
-				r.Report(
+				r.refuse(
 					fmt.Sprintf("clusters[%d].%s[%d]", i, role, j),
 					"the image of %s reads Ignition, and clusters are made of Debian nodes with cloud-init; "+
 						"use another node, or another image", name,

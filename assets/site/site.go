@@ -248,25 +248,6 @@ type Verification struct {
 	Timeout Duration `yaml:"timeout" default:"60m" doc:"How long all nodes together may take from power-on to verified."`
 }
 
-// Load reads the document data, called name in messages. It returns every problem found,
-// sorted by line, and a nil Site if there is one. Absent, empty and comment-only data is
-// the zero Site. Load fills in no defaults.
-func Load(name string, data []byte) (*Site, Problems) {
-	r, s := reader{yamldoc.Document{File: name, Kind: "a site file"}}, &Site{}
-	if r.Decode(data, s) {
-		r.validate(s)
-	}
-
-	if problems := r.Problems(); len(problems) > 0 {
-		return nil, problems
-	}
-
-	return s, nil
-}
-
-// reader finds the problems of one document that its values have with each other.
-type reader struct{ yamldoc.Document }
-
 // Problem is one mistake in a document, Problems are all of them.
 type (
 	Problem  = yamldoc.Problem

@@ -1,8 +1,10 @@
 package yamldoc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +35,15 @@ func (p Problem) String() string {
 
 // Problems are all mistakes of a document, sorted by line. No problems is nil.
 type Problems []Problem
+
+// Sorted returns the problems by line and path, each once.
+func (ps Problems) Sorted() Problems {
+	all := slices.Clone(ps)
+	slices.SortStableFunc(all, func(a, b Problem) int {
+		return cmp.Or(a.Line-b.Line, strings.Compare(a.Path, b.Path))
+	})
+	return slices.Compact(all)
+}
 
 // String is one line per problem.
 func (ps Problems) String() string {

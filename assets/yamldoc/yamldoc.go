@@ -7,13 +7,11 @@ package yamldoc
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -37,6 +35,7 @@ type Document struct {
 
 	lines    map[string]int
 	problems Problems
+	notes    Problems
 	values   int
 }
 
@@ -169,21 +168,32 @@ func (d *Document) IsGiven(path string) bool { _, ok := d.lines[path]; return ok
 
 // Report adds a problem of the value at path, or where the nearest value around it stands.
 func (d *Document) Report(path, format string, args ...any) {
+	d.add(d.lineOf(path), path, fmt.Sprintf(format, args...))
+}
+
+// Note adds what is wrong with the value at path and no problem of the document.
+func (d *Document) Note(path, format string, args ...any) {
+	if len(d.notes) < MaxProblems {
+		d.notes = append(d.notes, Problem{d.File, d.lineOf(path), path, fmt.Sprintf(format, args...)})
+	}
+}
+
+// lineOf is the line of the value at path, or of the nearest one around it.
+func (d *Document) lineOf(path string) int {
 	for p := path; ; {
 		if line, ok := d.lines[p]; ok || p == "" {
-			d.add(line, path, fmt.Sprintf(format, args...))
-			return
+			return line
 		}
 		p = p[:max(strings.LastIndexAny(p, ".["), 0)]
 	}
 }
 
+// Notes returns the first MaxProblems that were noted, by line, each once.
+func (d *Document) Notes() Problems { return d.notes.Sorted() }
+
 // Problems returns the problems by line, each once.
 func (d *Document) Problems() Problems {
-	slices.SortStableFunc(d.problems, func(a, b Problem) int {
-		return cmp.Or(a.Line-b.Line, strings.Compare(a.Path, b.Path))
-	})
-	d.problems = slices.Compact(d.problems)
+	d.problems = d.problems.Sorted()
 	if n := len(d.problems); n > MaxProblems {
 		d.problems[n-1] = Problem{d.File, d.problems[n-2].Line, "", "and more problems; correct these first"}
 	}

@@ -292,7 +292,7 @@ func (s *Server) checkDocument(ctx context.Context, v editView) (int, editView) 
 		v.Error = "The document is empty."
 		return http.StatusUnprocessableEntity, v
 	}
-	to, problems := site.Load(sitedocument.Name, text)
+	to, problems := site.LoadAfter(sitedocument.Name, text, current)
 	if len(problems) > 0 {
 		v.Problems = problems.Fold()
 		return http.StatusUnprocessableEntity, v
@@ -304,7 +304,7 @@ func (s *Server) checkDocument(ctx context.Context, v editView) (int, editView) 
 func (s *Server) previewDocument(ctx context.Context, v editView, current, text []byte, to *site.Site) editView {
 	v.IsSound = true
 	v.Summary = strings.Split(summary.Describe(sitedocument.Name, to), "\n")
-	from, problems := site.Load(sitedocument.Name, current)
+	from, _, problems := site.Accept(sitedocument.Name, current)
 	if len(problems) > 0 {
 		from = &site.Site{} // the one that is replaced is wrong
 	}

@@ -89,7 +89,7 @@ func (h *Host) Reload() error {
 	h.clock.asked = time.Time{}
 	h.nets.probes = nil
 	h.mu.Unlock()
-	_, _, _, err := h.readSite()
+	_, _, _, _, err := h.readSite()
 	return err
 }
 
@@ -98,7 +98,7 @@ func (h *Host) Notes() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []string
-	for _, topic := range []string{"storage", "clock", "devices", "ssh"} {
+	for _, topic := range []string{"storage", "site", "clock", "devices", "ssh"} {
 		if n := h.notes[topic]; n != "" {
 			all = append(all, n)
 		}

@@ -171,6 +171,23 @@ func TestASiteThatIsNotMountedIsNoSite(t *testing.T) {
 	assert.EqualValues(t, "baked", h.Site().Name)
 }
 
+// TestASiteInUseStaysInUse: a version that refuses more than the one before starts with the site that it finds.
+func TestASiteInUseStaysInUse(t *testing.T) {
+	h, _ := newHost(t)
+	h.put(t, BakedSite, "nodes:\n- name: a\n  macs: ['52:54:00:00:00:01']\n  os: {image: x.iso}\n"+
+		"- name: b\n  macs: ['52:54:00:00:00:02']\n  os: {image: y.raw.gz}\n")
+	stageHolds(t, h.SiteDone, h.SiteDo)
+	assert.Equal(t, "x.iso", h.Site().Nodes[0].OS.Image)
+	assert.Equal(t, []string{`The site is in use as it is, and has what would be refused in a new one: site.yaml:4: ` +
+		`nodes[0].os.image: "x.iso" is started from a drive, not written to a disk; use the disk image of that system, qcow2 or ` +
+		`raw (and 1 more). firstlight site validate names all.`}, h.Notes())
+
+	h.put(t, BakedSite, "name: other\n")
+	require.NoError(t, h.Reload())
+	stageHolds(t, h.SiteDone, h.SiteDo)
+	assert.Empty(t, h.Notes())
+}
+
 func TestIdentity(t *testing.T) {
 	const other = "0123456789abcdef0123456789abcdef"
 	h, _ := newHost(t)

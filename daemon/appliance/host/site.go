@@ -51,13 +51,15 @@ func (h *Host) SiteDone(context.Context) error {
 }
 
 // SiteDo reads the SITE partition's document or, if it has none, the one baked in. No
-// document at all is a valid site; a wrong one is permanent, with every mistake named. Where SITE was not mounted, nobody
-// knows whether there is one.
+// document at all is a valid site; a wrong one is permanent, with every mistake named. What only a new document may not
+// have is a note: a version that refuses more starts with the site that the one before had. Where SITE was not mounted,
+// nobody knows whether there is one.
 func (h *Host) SiteDo(_ context.Context, _ bringup.Report) error {
-	s, from, text, err := h.readSite()
+	s, notes, from, text, err := h.readSite()
 	if err != nil {
 		return err
 	}
+	h.setNote("site", describeAccepted(notes))
 
 	if h.OnSite != nil {
 		h.OnSite(s.WithDefaults())
@@ -71,10 +73,10 @@ func (h *Host) SiteDo(_ context.Context, _ bringup.Report) error {
 }
 
 // readSite reads the document that holds now: where it is, and its text.
-func (h *Host) readSite() (s *site.Site, from string, text []byte, err error) {
+func (h *Host) readSite() (s *site.Site, notes site.Problems, from string, text []byte, err error) {
 	from = "none"
 	if err := CheckSite(h.Root); err != nil {
-		return nil, from, nil, err
+		return nil, nil, from, nil, err
 	}
 
 	for _, path := range []string{filepath.Join(stick.SiteDir, SiteName), BakedSite} {
@@ -82,19 +84,32 @@ func (h *Host) readSite() (s *site.Site, from string, text []byte, err error) {
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		} else if err != nil {
-			return nil, from, nil, err
+			return nil, nil, from, nil, err
 		}
 
 		text, from = b, path
 		break
 	}
 
-	s, problems := site.Load(SiteName, text)
+	s, notes, problems := site.Accept(SiteName, text)
 	if err := problems.Err(); err != nil {
-		return nil, from, nil, bringup.Permanent(err)
+		return nil, nil, from, nil, bringup.Permanent(err)
 	}
 
-	return s, from, text, nil
+	return s, notes, from, text, nil
+}
+
+// describeAccepted is what people should know of what a site has that a new one may not; "" if it has nothing of that.
+func describeAccepted(notes site.Problems) string {
+	if len(notes) == 0 {
+		return ""
+	}
+	rest := ""
+	if n := len(notes) - 1; n > 0 {
+		rest = fmt.Sprintf(" (and %d more)", n)
+	}
+	return fmt.Sprintf("The site is in use as it is, and has what would be refused in a new one: %s%s. firstlight site validate "+
+		"names all.", notes[0], rest)
 }
 
 func readLimited(path string, limit int64) ([]byte, error) {

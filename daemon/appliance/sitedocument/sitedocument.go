@@ -64,13 +64,17 @@ func readBounded(path string) ([]byte, error) {
 }
 
 // Replace writes a document that has no mistakes in the place of the one that holds; the mistakes of another one are
-// returned, and nothing is changed. With was, that is a digest, nothing but the document of that digest is replaced: the
+// returned, and nothing is changed. What site.Accept notes of the one that holds is no mistake. With was, that is a digest, nothing but the document of that digest is replaced: the
 // error is ErrChanged otherwise.
 func (s Store) Replace(text []byte, was string) (site.Problems, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, errors.New("the document is empty, and nothing is changed")
 	}
-	if _, problems := site.Load(Name, text); len(problems) > 0 {
+	inUse, _, err := s.Read()
+	if err != nil {
+		return nil, err
+	}
+	if _, problems := site.LoadAfter(Name, text, inUse); len(problems) > 0 {
 		return problems, nil
 	}
 

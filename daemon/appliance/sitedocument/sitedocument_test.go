@@ -54,6 +54,30 @@ func TestADocumentIsReplacedUnlessItIsWrongOrAnother(t *testing.T) {
 	require.NoError(t, err, "whoever names none replaces any")
 }
 
+// TestADocumentMayHaveWhatTheOneInUseHas that only a new one may not.
+func TestADocumentMayHaveWhatTheOneInUseHas(t *testing.T) {
+	node := func(name, mac, image string) string {
+		return fmt.Sprintf("- name: %s\n  macs: ['52:54:00:00:00:%s']\n  os: {image: %s}\n", name, mac, image)
+	}
+	inUse := "nodes:\n" + node("a", "01", "x.iso")
+	s := newStore(t)
+	problems, err := s.Replace([]byte(inUse), "")
+	require.NoError(t, err)
+	require.Contains(t, problems.String(), `site.yaml:4: nodes[0].os.image: "x.iso" is started from a drive`)
+	require.NoError(t, os.WriteFile(s.Paths[1], []byte(inUse), 0o600))
+
+	problems, err = s.Replace([]byte("nodes:\n"+node("b", "02", "y.iso")+node("a", "01", "x.iso")), "")
+	require.NoError(t, err)
+	assert.Len(t, problems, 1)
+	assert.Contains(t, problems.String(), `site.yaml:4: nodes[0].os.image: "y.iso" is started from a drive`)
+	problems, err = s.Replace([]byte("nodes:\n"+node("b", "02", "y.raw")+node("a", "01", "x.iso")), "")
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+	text, _, err := s.Read()
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "y.raw")
+}
+
 func TestTheHistoryIsBoundedAndRootsAlone(t *testing.T) {
 	h := &History{Dir: filepath.Join(t.TempDir(), "secret", "site-history")}
 	require.NoError(t, h.Load())
