@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/away"
 	"firstlight.dev/firstlight/daemon/appliance/host"
+	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/appliance/storage"
 	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
 )
@@ -44,16 +46,42 @@ func (c *Copier) site() (text []byte, s *site.Site, err error) {
 			return nil, nil, fmt.Errorf("read site: %w", err)
 		}
 
-		s, problems := site.Load(host.SiteName, text)
+		s, _, problems := site.Accept(host.SiteName, text)
 		return text, s, problems.Err()
 	}
 	return nil, &site.Site{}, nil
 }
 
+// appliedSite is site, or while SITE is not mounted the document that was applied last, as DATA has it: a stick that is
+// about to fail is copied all the same.
+func (c *Copier) appliedSite() (text []byte, s *site.Site, err error) {
+	text, s, err = c.site()
+	if !errors.Is(err, host.ErrNoSite) {
+		return text, s, err
+	}
+
+	history := sitedocument.History{Dir: c.path(NewSiteHistory().Dir)}
+	if loadErr := history.Load(); loadErr != nil {
+		return nil, nil, errors.Join(err, loadErr)
+	}
+	all := history.List()
+	if len(all) == 0 {
+		return nil, nil, err
+	}
+
+	text = all[len(all)-1].Text
+	s, _, problems := site.Accept(host.SiteName, text)
+	return text, s, problems.Err()
+}
+
 // Recipients are the public halves of the recovery keys that copies are sealed to: the site's, else that of the key
-// which was printed; none before that.
+// which was printed; none before that. While SITE is not mounted no one knows them: those of a document that was applied
+// before may not be its owner's any more.
 func (c *Copier) Recipients() (all []string, err error) {
 	_, s, err := c.site()
+	if errors.Is(err, host.ErrNoSite) {
+		return nil, fmt.Errorf("%w; to make a copy before that, say who may open it: firstlightd backup --recipient age1…", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +107,9 @@ func siteRecipients(a *site.AwayCopy) (all []string) {
 // SaveRecipient keeps the public half of a key that was printed.
 func (c *Copier) SaveRecipient(key string) error { return c.place.SaveRecipient(key) }
 
-// Write writes a copy of what is on DATA now.
+// Write writes a copy of what is on DATA now, with the document that was applied last if SITE is not mounted.
 func (c *Copier) Write(w io.Writer, recipients []age.Recipient) error {
-	text, s, err := c.site()
+	text, s, err := c.appliedSite()
 	if err != nil {
 		return err
 	}
@@ -194,7 +222,7 @@ func (c *Copier) send(ctx context.Context, a *site.AwayCopy) (to string, err err
 		return "", err
 	}
 
-	_, s, err := c.site()
+	_, s, err := c.appliedSite()
 	if err != nil {
 		return "", err
 	}

@@ -14,7 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/away"
+	"firstlight.dev/firstlight/daemon/appliance/host"
+	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
 	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
@@ -88,4 +91,32 @@ func TestCopiesGoToTheSitesStore(t *testing.T) {
 	assert.Equal(t, "rack", h.Site)
 	assert.Equal(t, 1, h.Hosts)
 	assert.Equal(t, "0123456789abcdef0123456789abcdef", h.MachineID)
+}
+
+// TestACopyIsMadeWhileSITEIsNotMounted: a stick that fails is when it is needed.
+func TestACopyIsMadeWhileSITEIsNotMounted(t *testing.T) {
+	key, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	c := &Copier{place: away.Place{Root: t.TempDir()}}
+	for name, content := range map[string]string{
+		stick.DataDir + "/" + stick.MachineIDName: "0123456789abcdef0123456789abcdef\n",
+		stick.BootInfoFile:                        "{}",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(c.path(name)), 0o700))
+		require.NoError(t, os.WriteFile(c.path(name), []byte(content), 0o600))
+	}
+
+	var sealed bytes.Buffer
+	recipients := []age.Recipient{key.Recipient()}
+	require.ErrorIs(t, c.Write(&sealed, recipients), host.ErrNoSite, "nothing was applied yet")
+	history := sitedocument.History{Dir: c.path(NewSiteHistory().Dir)}
+	for _, name := range []string{"old", "rack"} {
+		require.NoError(t, history.Add([]byte("name: "+name+"\n"), "", time.Now()))
+	}
+	_, err = c.Recipients()
+	require.ErrorContains(t, err, "firstlightd backup --recipient age1…")
+	require.NoError(t, c.Write(&sealed, recipients))
+	h, err := away.Check(&sealed, []age.Identity{key})
+	require.NoError(t, err)
+	assert.Equal(t, "rack", h.Site)
 }

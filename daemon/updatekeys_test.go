@@ -32,6 +32,12 @@ func TestWithoutSITENoOneKnowsTheKeys(t *testing.T) {
 	require.ErrorContains(t, err, "was not mounted when this machine started", "copies would be sealed to another key")
 
 	require.NoError(t, stick.Save(c.path(stick.StorageInfoFile), stick.StorageInfo{State: stick.StorageData, Site: true}))
+	mounts := c.path("/proc/self/mountinfo")
+	require.NoError(t, os.MkdirAll(filepath.Dir(mounts), 0o755))
+	require.NoError(t, os.WriteFile(mounts, nil, 0o600))
+	_, err = c.updateKeys()
+	require.ErrorContains(t, err, "SITE, where site.yaml is, is not mounted any more; restart")
+	require.NoError(t, os.WriteFile(mounts, []byte("30 28 8:3 / "+stick.SiteDir+" ro - vfat /dev/sda3 ro\n"), 0o600))
 	keys, err = c.updateKeys()
 	require.NoError(t, err)
 	assert.Empty(t, keys, "its owner names none")

@@ -1,7 +1,26 @@
 // Package mountinfo reads names as the kernel's lists of mounts have them.
 package mountinfo
 
-import "strings"
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// IsMounted reports whether something is mounted on dir, an absolute path, as list has it: a file such as
+// /proc/self/mountinfo. It does not touch dir, so a medium that hangs does not matter.
+func IsMounted(list, dir string) (bool, error) {
+	text, err := os.ReadFile(list)
+	if err != nil {
+		return false, fmt.Errorf("read list of mounts: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && Unescape(fields[4]) == dir {
+			return true, nil
+		}
+	}
+	return false, nil
+}
 
 var escapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 

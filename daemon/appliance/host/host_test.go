@@ -167,6 +167,9 @@ func TestASiteThatIsNotMountedIsNoSite(t *testing.T) {
 
 	h.OnSite = nil
 	require.NoError(t, stick.Save(h.path(stick.StorageInfoFile), stick.StorageInfo{State: stick.StorageData, Site: true}))
+	h.put(t, "/proc/self/mountinfo", "")
+	require.ErrorContains(t, h.SiteDo(t.Context(), quiet), "is not mounted any more; restart", "it was when this machine started")
+	h.put(t, "/proc/self/mountinfo", "30 28 8:3 / "+stick.SiteDir+" ro - vfat /dev/sda3 ro\n")
 	stageHolds(t, h.SiteDone, h.SiteDo)
 	assert.EqualValues(t, "baked", h.Site().Name)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"firstlight.dev/firstlight/assets/mountinfo"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
@@ -19,9 +20,18 @@ const SiteName = "site.yaml"
 // BakedSite is the document that was given when the stick was built.
 const BakedSite = "/usr/share/firstlight/site.yaml"
 
-// CheckSite returns an error if SITE was not mounted when this system started from its stick. Without it there seems to
-// be no document, or that of the image: a site that asks for less than its owner does. root is "" or where a test's
-// files are.
+// ErrNoSite is of a stick whose SITE is not mounted. Without it there seems to be no document, or that of the image: a
+// site that asks for less than its owner does.
+var ErrNoSite = errors.New("the stick's SITE, where site.yaml is, ")
+
+// siteError is an ErrNoSite with what is the matter and what to do.
+type siteError string
+
+func (e siteError) Error() string        { return ErrNoSite.Error() + string(e) }
+func (e siteError) Is(target error) bool { return target == ErrNoSite }
+
+// CheckSite returns an ErrNoSite if SITE was not mounted when this system started from its stick, or is not mounted any
+// more. root is "" or where a test's files are.
 func CheckSite(root string) error {
 	record, err := stick.Load[stick.StorageInfo](filepath.Join("/", root, stick.StorageInfoFile))
 	switch {
@@ -32,11 +42,15 @@ func CheckSite(root string) error {
 	case err != nil:
 		return err
 	case record.Site:
-		return nil
+		isMounted, err := mountinfo.IsMounted(filepath.Join("/", root, "proc/self/mountinfo"), stick.SiteDir)
+		if err != nil || isMounted {
+			return err
+		}
+		return siteError("is not mounted any more; restart this machine")
 	}
 
-	return errors.New("the stick's SITE, where site.yaml is, was not mounted when this machine started; restart, " +
-		"and if that does not help, write SITE again: firstlight flash --site")
+	return siteError("was not mounted when this machine started; restart, and if that does not help, write SITE again: " +
+		"firstlight flash --site")
 }
 
 // SiteDone holds when the site was read since the daemon started or was last told to.
