@@ -62,10 +62,10 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		SiteText:    d.host.Document,
 		SiteHistory: d.siteHistory.List,
 		DHCP:        d.servedNetworks,
-		Secrets:     func(ctx context.Context) vault.Listing { return vault.List(ctx, "", d.kube.REST) },
+		Secrets:     func(ctx context.Context) vault.Listing { return vault.List(ctx, "", d.kubernetes.REST) },
 	}
 	deeds := page.Deeds{
-		API:      d.kube.REST,
+		API:      d.kubernetes.REST,
 		Approve:  d.finder.Approve,
 		Adopt:    d.metal.Adopt,
 		TrustBMC: d.metal.TrustBMC,

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"firstlight.dev/firstlight/assets/guest"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
@@ -18,6 +19,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/console"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/host"
+	"firstlight.dev/firstlight/daemon/appliance/joined"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
@@ -51,7 +53,8 @@ type Daemon struct {
 	log         *slog.Logger
 	host        *host.Host
 	firewall    *firewall.Firewall
-	kube        *kube.Cluster
+	kube        *kube.Cluster           // the appliance's own; nil of a guest
+	kubernetes  provisioning.Kubernetes // that its controllers are on
 	boot        *netboot.Server
 	mirror      *mirror.Mirror
 	metal       *provisioning.Provisioner
@@ -78,12 +81,16 @@ type Daemon struct {
 	notified chan struct{} // kicks sd_notify
 }
 
-// New wires the daemon.
+// New wires the daemon of an appliance that has its machine to itself.
 func New(log *slog.Logger) *Daemon {
+	return newDaemon(log, nil, nil)
+}
+
+// newDaemon wires the daemon of an appliance, or of a guest on a cluster.
+func newDaemon(log *slog.Logger, cluster *joined.Cluster, placement *guest.Placement) *Daemon {
 	d := &Daemon{
 		log:      log,
-		host:     &host.Host{Log: log},
-		kube:     kube.New(kube.Defaults()),
+		host:     &host.Host{Log: log, Guest: cluster != nil},
 		copier:   NewCopier(),
 		started:  time.Now(),
 		bootID:   BootID(),
@@ -93,6 +100,12 @@ func New(log *slog.Logger) *Daemon {
 
 		siteStore:   NewSiteStore(),
 		siteHistory: NewSiteHistory(),
+	}
+	if cluster != nil {
+		d.kubernetes = cluster
+	} else {
+		d.kube = kube.New(kube.Defaults())
+		d.kubernetes = d.kube
 	}
 	d.journal = &bringup.Journal{
 		Path:  filepath.Join(stick.DataDir, JournalName),
@@ -105,9 +118,9 @@ func New(log *slog.Logger) *Daemon {
 	d.finder = d.newFinder()
 	secrets := vault.New(d.host.MachineID)
 	secrets.Names = func() []string { return authorityNames(d.host.Hostname()) }
-	d.wireMetal(secrets)
+	d.wireMetal(secrets, placement)
 	d.passwords = d.newPasswordRotation()
-	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site}
+	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site, Interface: d.host.Interface}
 	d.verifier = d.newVerifier()
 	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
 	d.metal.FoundMAC = d.verifier.FoundMAC
@@ -130,7 +143,7 @@ func New(log *slog.Logger) *Daemon {
 	d.loginKey = d.newLoginRotation(secrets)
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{
-		Plan:       d.plan(),
+		Plan:       d.plan(cluster),
 		Log:        log,
 		Changed:    d.notifyChange,
 		Unanswered: apply.IsUnanswered,
@@ -139,19 +152,27 @@ func New(log *slog.Logger) *Daemon {
 }
 
 // wireMetal wires what serves and installs nodes.
-func (d *Daemon) wireMetal(secrets *vault.Vault) {
+func (d *Daemon) wireMetal(secrets *vault.Vault, placement *guest.Placement) {
 	d.mirror = &mirror.Mirror{
 		Log:        d.log,
 		Site:       d.host.Site,
 		Vault:      secrets,
 		Kubernetes: mirror.KubernetesPool(),
+
+		StartRegistry: mirror.StartUnit,
+	}
+	if d.isGuest() {
+		d.mirror.StartRegistry = func(context.Context) error { return nil } // it is another container of the pod
 	}
 	d.metricParts.Set("registry", metrics.Remote{Socket: registry.MetricsSocket})
 	d.boot = &netboot.Server{
 		Log:     d.log,
 		Site:    d.finder.Site,
 		Metrics: &d.metricParts,
-		Mounts:  append(d.mirror.Mounts(), uploadMount()),
+
+		Interface: d.host.Interface,
+
+		Mounts: append(d.mirror.Mounts(), uploadMount()),
 		RamdiskTail: func(size int64) ([]byte, error) {
 			authority, err := secrets.Authority()
 			if err != nil {
@@ -165,11 +186,14 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 	d.metal = provisioning.New(provisioning.Deps{
 		Log: d.log,
 		// Nodes of Cluster API are hosts like those that someone applies: it decides when they are installed.
-		Site:    func() *site.Site { return d.passwords.Site(d.passwords.Named()) },
-		Vault:   secrets,
-		Kube:    d.kube,
-		Boot:    d.boot,
-		Kinds:   v1alpha1.AddToScheme,
+		Site:  func() *site.Site { return d.passwords.Site(d.passwords.Named()) },
+		Vault: secrets,
+		Kube:  d.kubernetes,
+		Boot:  d.boot,
+		Kinds: v1alpha1.AddToScheme,
+
+		Placement: placement,
+
 		Uploads: func() (map[string]metal3.Image, []string, error) { return uploadedImages(d.boot.FileURL()) },
 	})
 	d.boot.Minter, d.boot.Discs = d.metal.Gate, d.metal.Discs
@@ -179,6 +203,10 @@ func (d *Daemon) wireMetal(secrets *vault.Vault) {
 // applySite hands the site to the parts that follow it. It runs within the stage site-read, so
 // that no later stage sees half of it.
 func (d *Daemon) applySite(s *site.Site) {
+	if d.isGuest() {
+		return // its Kubernetes is as it is
+	}
+
 	c := kube.Defaults()
 	c.Address = s.Networks.Provisioning.Address
 	c.PodCIDR, c.ServiceCIDR = s.Appliance.PodCIDR, s.Appliance.ServiceCIDR
@@ -293,6 +321,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	for _, p := range parts {
+		if d.isGuest() && slices.Contains(ofMachine(), p.name) {
+			continue
+		}
 		wg.Go(func() { d.supervise(ctx, p.name, p.run) })
 	}
 

@@ -6,13 +6,36 @@ import (
 	"slices"
 	"time"
 
+	"firstlight.dev/firstlight/daemon/appliance/joined"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/page"
 )
 
 // plan is all that happens between power and serving, in order. docs/bringup.md walks
-// through it; a test holds the two together.
-func (d *Daemon) plan() []bringup.Stage {
+// through it; a test holds the two together. cluster is that of a guest, nil otherwise.
+func (d *Daemon) plan(cluster *joined.Cluster) []bringup.Stage {
+	ground := d.groundStages
+	if cluster != nil {
+		ground = func() []bringup.Stage { return d.guestStages(cluster) }
+	}
+	return slices.Concat(
+		ground(),
+		[]bringup.Stage{
+			d.boot.Stage(),   // wire-serving
+			d.mirror.Stage(), // supplies-served
+		},
+		d.metal.Stages(), // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
+		[]bringup.Stage{page.Stage(d.metal.Client)}, // roles-bound
+		d.uploads.stages(),                          // artifacts-ready
+		d.cluster.stages(),                          // bpa-ready, clusters-handed-over, cluster-hosts-applied
+		[]bringup.Stage{d.mirror.PackagesStage()},   // packages-ready
+		// kpa-ready, cluster-api-ready, cluster-class-ready, site-clusters-applied
+		holdFollowers(d.cluster.followers(), d.precedesFollowers),
+	)
+}
+
+// groundStages are those of machine and Kubernetes, which an appliance owns.
+func (d *Daemon) groundStages() []bringup.Stage {
 	h := d.host
 	return slices.Concat([]bringup.Stage{
 		{Name: "data-mounted", Fact: "State has its place, and what is written there reaches the medium.",
@@ -44,16 +67,5 @@ func (d *Daemon) plan() []bringup.Stage {
 		},
 	},
 		d.kube.Stages(), // container-runtime, images-present, control-plane, node-ready, system-pods
-		[]bringup.Stage{
-			d.boot.Stage(),   // wire-serving
-			d.mirror.Stage(), // supplies-served
-		},
-		d.metal.Stages(), // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
-		[]bringup.Stage{page.Stage(d.metal.Client)}, // roles-bound
-		d.uploads.stages(),                          // artifacts-ready
-		d.cluster.stages(),                          // bpa-ready, clusters-handed-over, cluster-hosts-applied
-		[]bringup.Stage{d.mirror.PackagesStage()},   // packages-ready
-		// kpa-ready, cluster-api-ready, cluster-class-ready, site-clusters-applied
-		holdFollowers(d.cluster.followers(), d.precedesFollowers),
 	)
 }

@@ -55,6 +55,7 @@ func newRootCommand() *cobra.Command {
 		newInstalledCommand(),
 		newUninstallCommand(),
 	)
+	commandline.AddGroup(root, "The appliance on a Kubernetes that is there", newGuestCommand())
 	commandline.AddGroup(
 		root,
 		"An appliance that runs",

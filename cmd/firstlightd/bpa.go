@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"firstlight.dev/firstlight/assets/commandline"
+	"firstlight.dev/firstlight/assets/guest"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/api"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/operator"
@@ -20,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/contract/kubeconfig"
 	"firstlight.dev/firstlight/daemon/clusters/kpa/builtin"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
+	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
 func newBPACommand() *cobra.Command {
@@ -37,6 +40,14 @@ func newBPACommand() *cobra.Command {
 					"proposal %q is unknown; use %s, %s or %s", c.Proposal, operator.ProposalOff,
 					operator.ProposalShow, operator.ProposalApply,
 				))
+			}
+
+			if text := os.Getenv(guest.Variable); text != "" {
+				p, err := guest.Parse(text)
+				if err != nil {
+					return err
+				}
+				c.Place = func(pod *corev1.PodSpec) { apply.PlacePod(pod, p) }
 			}
 
 			api, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

@@ -27,6 +27,9 @@ type Host struct {
 	Log  *slog.Logger
 	Root string // put before every path; "" on the appliance
 
+	// Guest says that the machine is someone else's: its name, links and clock stay as they are.
+	Guest bool
+
 	// Run executes a program and returns what it printed. Nil: really.
 	Run func(ctx context.Context, name string, args ...string) (string, error)
 
@@ -156,7 +159,10 @@ func (h *Host) DataDone(context.Context) error {
 		if _, err := os.Stat(h.path(stick.BootInfoFile)); err == nil {
 			return bringup.Wait("firstlight-storage.service to mount %s", stick.DataDir)
 		}
-		// Not started from a stick: state is kept as long as this file system is.
+		// Not started from a stick: state is kept as long as this file system is. A guest's owner chose that one.
+		if h.Guest {
+			break
+		}
 		h.setNote("storage", "Not started from a stick: state is kept in "+stick.DataDir+" of this system.")
 	case err != nil:
 		return err

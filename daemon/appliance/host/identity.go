@@ -62,6 +62,10 @@ func (h *Host) IdentityDo(_ context.Context, _ bringup.Report) error {
 		}
 	}
 
+	if h.Guest {
+		return nil
+	}
+
 	name := hostname(h.rawSite(), id)
 	if err := writeFile(h.path(hostnamePath), []byte(name+"\n"), 0o644); err != nil {
 		return err
@@ -76,8 +80,15 @@ func (h *Host) IdentityDo(_ context.Context, _ bringup.Report) error {
 	return nil
 }
 
-// Hostname is the name the box has now.
+// Hostname is the name the box has now; of a guest the site's word for the appliance.
 func (h *Host) Hostname() string {
+	if h.Guest {
+		id := h.MachineID()
+		if id == "" {
+			return ""
+		}
+		return hostname(h.rawSite(), id)
+	}
 	if h.Root != "" {
 		b, _ := os.ReadFile(h.path(hostnamePath))
 		return strings.TrimSpace(string(b))

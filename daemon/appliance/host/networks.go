@@ -298,12 +298,16 @@ func (h *Host) Addresses() []status.Address {
 	defer h.mu.Unlock()
 	out := []status.Address{}
 	for _, a := range all {
-		s := status.Address{Role: a.Role, Interface: a.Role, Reason: a.Why, DHCPServer: leases[a.Role].server}
+		name := a.Role
+		if h.Guest {
+			name = a.NICs[0].Name
+		}
+		s := status.Address{Role: a.Role, Interface: name, Reason: a.Why, DHCPServer: leases[a.Role].server}
 		for _, n := range a.NICs {
 			s.NICs = append(s.NICs, status.NIC{Name: n.Name, MAC: n.MAC, Link: n.Link})
 		}
 
-		if l, err := netlink.LinkByName(a.Role); err == nil {
+		if l, err := netlink.LinkByName(name); err == nil {
 			if have, err := netlink.AddrList(l, netlink.FAMILY_V4); err == nil {
 				for _, x := range have {
 					s.Addresses = append(s.Addresses, x.IPNet.String())

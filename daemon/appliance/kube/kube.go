@@ -70,9 +70,9 @@ type Cluster struct {
 	Now        func() time.Time  // the clock that certificates are judged by
 	HostTraits func() HostTraits // what kind of box this is
 
-	// Beside starts what takes as long as the system's pods and does not need them, once those are asked
+	// beside starts what takes as long as the system's pods and does not need them, once those are asked
 	// for; nil: nothing. What goes wrong is told at its own stage.
-	Beside func(ctx context.Context, report bringup.Report)
+	beside func(ctx context.Context, report bringup.Report)
 
 	memory apply.Cache // of the system's objects
 
@@ -153,6 +153,14 @@ func (c *Cluster) REST() (*rest.Config, error) {
 		return nil, err
 	}
 	return api.config, nil
+}
+
+// User is who the appliance is for the API server.
+func (c *Cluster) User() string { return AdminUser }
+
+// StartBeside has something started together with the system's pods. It is called before the stages run.
+func (c *Cluster) StartBeside(start func(ctx context.Context, report bringup.Report)) {
+	c.beside = start
 }
 
 func (c *Cluster) path(p string) string { return c.Root + p }

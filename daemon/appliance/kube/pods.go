@@ -184,8 +184,8 @@ func (c *Cluster) podsDo(ctx context.Context, report bringup.Report) error {
 		}
 	}
 
-	if c.Beside != nil {
-		c.Beside(ctx, report)
+	if c.beside != nil {
+		c.beside(ctx, report)
 	}
 
 	return askUntil(ctx, 5*time.Minute,

@@ -44,12 +44,12 @@ type stage struct {
 }
 
 func (s *stage) check(ctx context.Context) error {
-	outline, err := s.outline()
+	c, err := s.api()
 	if err != nil {
 		return err
 	}
 
-	c, err := s.api()
+	outline, err := s.outline(c)
 	if err != nil {
 		return err
 	}
@@ -85,6 +85,9 @@ func (s *stage) apply(ctx context.Context, report bringup.Report) error {
 		return err
 	}
 
+	if set, err = set.PlaceFor(c); err != nil {
+		return err
+	}
 	if set = set.StaleSubset(ctx, c); len(set.Objects) == 0 {
 		return nil
 	}
@@ -95,7 +98,7 @@ func (s *stage) apply(ctx context.Context, report bringup.Report) error {
 
 // outline is the set of all objects by their names and digests alone. The objects themselves are megabytes of
 // definitions, which nobody needs while all is well.
-func (s *stage) outline() (apply.Set, error) {
+func (s *stage) outline(c client.Reader) (apply.Set, error) {
 	a, err := s.appliance()
 	if err != nil {
 		return apply.Set{}, err
@@ -106,6 +109,9 @@ func (s *stage) outline() (apply.Set, error) {
 	if of := a.digest(); of != s.of {
 		set, err := a.set()
 		if err != nil {
+			return apply.Set{}, err
+		}
+		if set, err = set.PlaceFor(c); err != nil {
 			return apply.Set{}, err
 		}
 

@@ -84,7 +84,7 @@ func TestTheStageGoesOnWhereItWasInterrupted(t *testing.T) {
 	ctx, report := t.Context(), func(string) {}
 	assert.EqualError(t, made.check(ctx), "CustomResourceDefinition providers.clusterctl.cluster.x-k8s.io does not exist")
 
-	outline, err := made.outline()
+	outline, err := made.outline(nil)
 	require.NoError(t, err)
 	all := len(outline.Objects)
 	for s.limit = 1; s.limit < all; s.limit += 7 {
@@ -105,7 +105,7 @@ func TestTheStageGoesOnWhereItWasInterrupted(t *testing.T) {
 // The definitions have megabytes: what is compared again and again is their digests.
 func TestTheOutlineHoldsNoObject(t *testing.T) {
 	made := newStage(t, &shelf{digests: map[string]string{}})
-	outline, err := made.outline()
+	outline, err := made.outline(nil)
 	require.NoError(t, err)
 	for _, o := range outline.Objects {
 		assert.Len(t, o.Object, 3, "%s %s: apiVersion, kind and metadata", o.GetKind(), o.GetName())

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider/v1beta2"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
@@ -84,7 +85,7 @@ func testValidation(t *testing.T, api client.Client) {
 // testGuard: with the appliance's admission policies, a host that a machine gives an image is held until it was
 // checked, also when the same image was checked on it before, and a deleted machine's host leaves service.
 func testGuard(t *testing.T, r *fixture) {
-	for _, o := range append(metal3.Policy(), metal3.AdmissionPolicies()...) {
+	for _, o := range append(metal3.Policy(), metal3.AdmissionPolicies(kube.AdminUser)...) {
 		require.NoError(t, r.api.Create(t.Context(), o))
 		t.Cleanup(func() { require.NoError(t, r.api.Delete(r.ctx(), o)) })
 	}

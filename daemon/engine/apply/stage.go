@@ -87,6 +87,11 @@ func (s Stage) setAndClient() (Set, client.Client, error) {
 	}
 
 	c, err := s.API()
+	if err != nil {
+		return Set{}, nil, err
+	}
+
+	set, err = set.PlaceFor(c)
 	return set, c, err
 }
 

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/label"
-	"firstlight.dev/firstlight/daemon/appliance/kube"
 )
 
 // Names of the admission policies for hosts that are not in service yet, and of their bindings.
@@ -23,8 +22,11 @@ const (
 // AdmissionPolicies are the rules by which any host enters, whoever applies it: hosts have one namespace, nothing is
 // powered on or installed before it was checked, which the appliance alone says, and no disk is cleaned or written to
 // that nobody named.
-func AdmissionPolicies() []client.Object {
-	return slices.Concat(namespacePolicy(), disksPolicy(), clearedPolicy(), holdPolicy())
+//
+// daemon is who the appliance is for the API server.
+func AdmissionPolicies(daemon string) []client.Object {
+	c := conditionsOf(daemon)
+	return slices.Concat(namespacePolicy(), disksPolicy(), c.clearedPolicy(), c.holdPolicy())
 }
 
 // admissionKind is the type of a policy or of its binding.
@@ -122,8 +124,7 @@ const (
 	clearedWas = `oldObject != null && has(oldObject.metadata.annotations)` +
 		` && '` + label.Cleared + `' in oldObject.metadata.annotations` +
 		` ? oldObject.metadata.annotations['` + label.Cleared + `'] : ''`
-	isDaemon = `request.userInfo.username == '` + kube.AdminUser + `'`
-	imageIs  = `has(object.spec.image) && has(object.spec.image.url) ? object.spec.image.url : ''`
+	imageIs = `has(object.spec.image) && has(object.spec.image.url) ? object.spec.image.url : ''`
 	// imageMark is what ClearedImage returns of the image.
 	imageMark = `has(object.spec.image) && has(object.spec.image.url) ? ` +
 		`(has(object.spec.image.checksumType) ? object.spec.image.checksumType : '') + ':' + ` +
@@ -134,16 +135,6 @@ const (
 		` && has(oldObject.status.provisioning.image) && has(oldObject.status.provisioning.image.url)` +
 		` ? oldObject.status.provisioning.image.url : ''`
 
-	// isForged: it comes cleared, and not from the appliance: it is what somebody saved of a host, or moves from another
-	// cluster. It loses that.
-	isForged = `request.operation == 'CREATE' && (` + clearedIs + `) != '' && !(` + isDaemon + `)`
-	// isNew: not even its registration was cleared, which powers it on.
-	isNew = `request.operation == 'CREATE' && ((` + clearedIs + `) == '' || (` + isForged + `))`
-	// isPending: it has an image that it was not cleared for.
-	isPending = `(` + imageIs + `) != '' && (` + imageMark + `) != (` + clearedIs + `)` +
-		` && (` + imageIs + `) != (` + installedIs + `)`
-	holds = `!(` + isPaused + `) && !(` + isRestore + `) && !(` + external + `)` +
-		` && !has(object.metadata.deletionTimestamp) && ((` + isNew + `) || (` + isPending + `))`
 	cleans = `!has(object.spec.automatedCleaningMode) || object.spec.automatedCleaningMode != 'disabled'`
 
 	addPause = `(` + annotated + ` ? [] : [JSONPatch{op: "add", path: "/metadata/annotations", value: {}}])` +
@@ -153,13 +144,36 @@ const (
 	unclear = `[JSONPatch{op: "remove", path: "/metadata/annotations/" + jsonpatch.escapeKey("` + label.Cleared + `")}]`
 )
 
+// conditions are those of the hold policy that know who the appliance is.
+type conditions struct {
+	isDaemon string
+	isForged string // it comes cleared, and not from the appliance: it is what somebody saved of a host, or moves from another cluster. It loses that.
+	holds    string // it is paused
+}
+
+func conditionsOf(daemon string) conditions {
+	isDaemon := `request.userInfo.username == '` + daemon + `'`
+	isForged := `request.operation == 'CREATE' && (` + clearedIs + `) != '' && !(` + isDaemon + `)`
+	// Not even its registration was cleared, which powers it on.
+	isNew := `request.operation == 'CREATE' && ((` + clearedIs + `) == '' || (` + isForged + `))`
+	// It has an image that it was not cleared for.
+	isPending := `(` + imageIs + `) != '' && (` + imageMark + `) != (` + clearedIs + `)` +
+		` && (` + imageIs + `) != (` + installedIs + `)`
+	return conditions{
+		isDaemon: isDaemon,
+		isForged: isForged,
+		holds: `!(` + isPaused + `) && !(` + isRestore + `) && !(` + external + `)` +
+			` && !has(object.metadata.deletionTimestamp) && ((` + isNew + `) || (` + isPending + `))`,
+	}
+}
+
 // clearedPolicy refuses that anybody but the appliance says what a host is cleared for; whoever may change the host may
 // take that back. A new host loses it instead (holdPolicy).
-func clearedPolicy() []client.Object {
+func (c conditions) clearedPolicy() []client.Object {
 	return denyPolicy(ClearedPolicyName, admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: hostRule(admissionv1.Create, admissionv1.Update),
 		Validations: []admissionv1.Validation{{
-			Expression: `(` + clearedIs + `) == '' || (` + clearedIs + `) == (` + clearedWas + `) || ` + isDaemon,
+			Expression: `(` + clearedIs + `) == '' || (` + clearedIs + `) == (` + clearedWas + `) || ` + c.isDaemon,
 			Message: "the annotation " + label.Cleared + " says what the appliance has checked, and the appliance alone sets " +
 				"it; leave it as it is: a host that has passed its checks continues automatically",
 		}},
@@ -171,7 +185,7 @@ func clearedPolicy() []client.Object {
 // this holds while the daemon is down. The daemon clears hosts by an annotation, and its own like all others.
 //
 // It also switches automated cleaning off, which would erase the partition tables of all disks of a host.
-func holdPolicy() []client.Object {
+func (c conditions) holdPolicy() []client.Object {
 	return []client.Object{
 		&admissionv1.MutatingAdmissionPolicy{
 			TypeMeta:   admissionKind("MutatingAdmissionPolicy"),
@@ -184,13 +198,13 @@ func holdPolicy() []client.Object {
 				// those that one matches. The appliance's own hosts match none.
 				MatchConditions: []admissionv1.MatchCondition{{
 					Name:       "unchecked",
-					Expression: `(` + holds + `) || (` + cleans + `) || (` + isForged + `)`,
+					Expression: `(` + c.holds + `) || (` + cleans + `) || (` + c.isForged + `)`,
 				}},
 				Mutations: []admissionv1.Mutation{{
 					PatchType: admissionv1.PatchTypeJSONPatch,
-					JSONPatch: &admissionv1.JSONPatch{Expression: `((` + holds + `) ? ` + addPause + ` : [])` +
+					JSONPatch: &admissionv1.JSONPatch{Expression: `((` + c.holds + `) ? ` + addPause + ` : [])` +
 						` + ((` + cleans + `) ? ` + addMode + ` : [])` +
-						` + ((` + isForged + `) ? ` + unclear + ` : [])`},
+						` + ((` + c.isForged + `) ? ` + unclear + ` : [])`},
 				}},
 			},
 		},

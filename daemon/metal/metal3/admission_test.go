@@ -18,6 +18,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
@@ -52,7 +53,7 @@ func newHostAPI(t *testing.T) *hostAPI {
 	a.must("wait", "--for=condition=Established", "crd/baremetalhosts.metal3.io", "--timeout=60s")
 	a.must("create", "namespace", Namespace)
 
-	set, err := apply.New("test", append(Policy(), AdmissionPolicies()...)...)
+	set, err := apply.New("test", append(Policy(), AdmissionPolicies(kube.AdminUser)...)...)
 	require.NoError(t, err)
 	require.NoError(t, set.Apply(t.Context(), a.client))
 	// The policies hold some moments after they were written.

@@ -41,8 +41,8 @@ func OperatorStage(operator func() (Operator, error), api func() (client.Client,
 	}.Bringup()
 }
 
-// GuardStage is the fact that the API server itself protects hosts in service.
-func GuardStage(api func() (client.Client, error)) bringup.Stage {
+// GuardStage is the fact that the API server itself protects hosts in service. daemon is who the appliance is for it.
+func GuardStage(daemon string, api func() (client.Client, error)) bringup.Stage {
 	var held atomic.Bool
 	return apply.Stage{
 		Name:    "hosts-guarded",
@@ -51,7 +51,7 @@ func GuardStage(api func() (client.Client, error)) bringup.Stage {
 		Owner:   operatorOwner,
 		API:     api,
 		Doing:   "applying the admission policy",
-		Objects: func() ([]client.Object, error) { return append(Policy(), AdmissionPolicies()...), nil },
+		Objects: func() ([]client.Object, error) { return append(Policy(), AdmissionPolicies(daemon)...), nil },
 		Ready: func(ctx context.Context, c client.Client) error {
 			if held.Load() {
 				return nil

@@ -57,6 +57,9 @@ type Mirror struct {
 	// OwnersAt says whose uploaded container images the machines at addresses get; nil: it is not known yet.
 	OwnersAt func() map[netip.Addr]string
 
+	// StartRegistry starts the registry's process, which whoever looks after it starts again when it ends.
+	StartRegistry func(ctx context.Context) error
+
 	// Kubernetes are the packages of which machines become nodes.
 	Kubernetes *kubernetes.Pool
 

@@ -25,8 +25,7 @@ const (
 )
 
 // ServeImages has the registry's process give nodes their container images, from the moment that their networks have
-// the appliance's addresses: it writes what the process serves, starts its unit, and goes on writing what changes.
-// What runs then is systemd's to look after, and goes on without us.
+// the appliance's addresses: it writes what the process serves, starts it, and goes on writing what changes.
 func (m *Mirror) ServeImages(ctx context.Context, up func() bool) error {
 	if !rerun.Await(ctx, up) {
 		return nil
@@ -45,7 +44,7 @@ func (m *Mirror) ServeImages(ctx context.Context, up func() bool) error {
 
 		if !running && time.Since(tried) >= startInterval {
 			tried = time.Now()
-			if err := startUnit(ctx, registry.Unit); err != nil && ctx.Err() == nil {
+			if err := m.StartRegistry(ctx); err != nil && ctx.Err() == nil {
 				m.Log.Warn("registry is not started", "error", err, "again", startInterval)
 			} else {
 				running = true
@@ -107,8 +106,9 @@ func findGroup(name string) (int, error) {
 	return strconv.Atoi(g.Gid)
 }
 
-// startUnit starts a unit that does not run.
-func startUnit(ctx context.Context, unit string) error {
+// StartUnit starts the registry's unit if it does not run.
+func StartUnit(ctx context.Context) error {
+	const unit = registry.Unit
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "systemctl", "start", unit).CombinedOutput()

@@ -20,7 +20,7 @@ type neighbors struct {
 
 var _ pxe.Machines = neighbors{}
 
-func arpTable() neighbors { return neighbors{file: "/proc/net/arp", nic: "provisioning"} }
+func arpTable(nic string) neighbors { return neighbors{file: "/proc/net/arp", nic: nic} }
 
 // MachineAt implements pxe.Machines.
 func (n neighbors) MachineAt(addr netip.Addr) (pxe.Machine, bool) {

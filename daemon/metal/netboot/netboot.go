@@ -19,6 +19,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
@@ -55,7 +56,10 @@ type Server struct {
 	Log     *slog.Logger
 	Site    func() *site.Site // with its defaults
 	Metrics *metrics.Parts    // gets the counters
-	static  staticAddresses
+
+	Interface func(role string) string // name of the interface on a network; nil: the role
+
+	static staticAddresses
 
 	Booter      func() pxe.Booter                // says what machines boot; asked whenever serving begins
 	RamdiskTail func(size int64) ([]byte, error) // what is served after the ramdisk, which has size bytes
@@ -146,8 +150,9 @@ func (s *Server) updateReservations(ctx context.Context, d *dhcp.Server, had *si
 // config is what the services on the provisioning network do for a site.
 func (s *Server) config(of *site.Site) server.Config {
 	n, stickRoot := of.Networks.Provisioning, os.DirFS(stick.LowerDir)
+	nic := interfaceOf(s.Interface, host.Provisioning)
 	return server.Config{
-		Interface: "provisioning",
+		Interface: nic,
 		Addr:      n.Address,
 		HTTPPort:  HTTPPort,
 		BootDirs:  bootDirs(),
@@ -158,13 +163,21 @@ func (s *Server) config(of *site.Site) server.Config {
 		Registry: s.Metrics.NewRegistry("pxe"),
 		Booter:   s.Booter(),
 		Minter:   s.Minter,
-		Machines: arpTable(), // unless our DHCP server gives the addresses
-		Fixed:    fixedMachines{mac: func(a netip.Addr) site.MAC { return s.static.discMAC(a, s.Site) }, seen: arpTable()},
+		Machines: arpTable(nic), // unless our DHCP server gives the addresses
+		Fixed:    fixedMachines{mac: func(a netip.Addr) site.MAC { return s.static.discMAC(a, s.Site) }, seen: arpTable(nic)},
 		Traces:   &s.traces,
 		Log:      s.Log.With("part", "pxe"),
 		DHCP:     provisioningDHCP(of),
 		Captures: captureDir,
 	}
+}
+
+// interfaceOf is the name of the interface on a network.
+func interfaceOf(find func(role string) string, role string) string {
+	if find == nil {
+		return role
+	}
+	return find(role)
 }
 
 func (s *Server) checkServing(ctx context.Context) error {

@@ -24,6 +24,8 @@ type NetworkDHCP struct {
 	Log  *slog.Logger
 	Site func() *site.Site
 
+	Interface func(role string) string // as in Server
+
 	dir string // of leases, in a directory for each role; "": the appliance's
 
 	mu      sync.Mutex
@@ -49,7 +51,7 @@ func (a *NetworkDHCP) Serve(ctx context.Context, role string, up func() bool) er
 	log := a.Log.With("part", "dhcp", "network", role)
 	network := func() (site.Network, bool) { return a.dhcpNetwork(role) }
 	return rerun.OnChange(ctx, up, network, func(ctx context.Context, n site.Network) error {
-		conf := networkDHCPConfig(role, n, filepath.Join(cmp.Or(a.dir, leaseDir), role))
+		conf := networkDHCPConfig(interfaceOf(a.Interface, role), n, filepath.Join(cmp.Or(a.dir, leaseDir), role))
 		s, err := dhcp.New(conf, dhcp.Deps{Events: dhcp.EventRecorder{Log: log}, Log: log})
 		if err == nil {
 			a.setResult(role, s, nil)
@@ -68,7 +70,7 @@ func (a *NetworkDHCP) Serve(ctx context.Context, role string, up func() bool) er
 // networkDHCPConfig is how a network's addresses are given: with what the site says of the network,
 // and without a base URL there are no boot files. Machines there may have addresses by
 // hand, BMCs above all, so a stranger's is looked for before it is offered.
-func networkDHCPConfig(role string, n site.Network, dir string) dhcp.Config {
+func networkDHCPConfig(nic string, n site.Network, dir string) dhcp.Config {
 	s := dhcp.Subnet{
 		Prefix: n.CIDR,
 		Pool:   dhcp.Range{First: n.DHCP.Range.First, Last: n.DHCP.Range.Last},
@@ -81,7 +83,7 @@ func networkDHCPConfig(role string, n site.Network, dir string) dhcp.Config {
 		s.MTU = uint16(n.MTU)
 	}
 	return dhcp.Config{
-		Interface:    role,
+		Interface:    nic,
 		Server:       n.Address,
 		Subnets:      []dhcp.Subnet{s},
 		LeaseDir:     dir,

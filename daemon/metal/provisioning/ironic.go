@@ -79,11 +79,11 @@ func (p *Provisioner) pod() (ironic.Pod, error) {
 // API nor the name server, and it takes as long to start as they do.
 func (p *Provisioner) ironicStage() bringup.Stage {
 	stage := ironic.Stage(p.pod, p.Client)
-	p.Kube.Beside = func(ctx context.Context, report bringup.Report) {
+	p.Kube.StartBeside(func(ctx context.Context, report bringup.Report) {
 		if err := bringup.Begin(ctx, stage, report); err != nil {
 			p.Log.Info("Ironic cannot be started yet", "error", err)
 		}
-	}
+	})
 	return stage
 }
 

@@ -15,11 +15,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/guest"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
-	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/daemon/metal/agentgate"
@@ -41,13 +42,25 @@ const (
 // UploadsFunc returns the OS images that were uploaded, by name and never nil, and the texts of all signatures that were.
 type UploadsFunc func() (images map[string]metal3.Image, signatures []string, err error)
 
+// Kubernetes is the cluster that the appliance's controllers are on.
+type Kubernetes interface {
+	REST() (*rest.Config, error)
+	// User is who the appliance is for its API server.
+	User() string
+	// StartBeside has something started as soon as the cluster takes pods, before its own are ready.
+	StartBeside(func(ctx context.Context, report bringup.Report))
+}
+
 // Deps is what a Provisioner works with.
 type Deps struct {
 	Log   *slog.Logger
 	Site  func() *site.Site // with its defaults
 	Vault *vault.Vault
-	Kube  *kube.Cluster
+	Kube  Kubernetes
 	Boot  *netboot.Server
+
+	// Placement is where pods run on a Kubernetes that is not the appliance's own; nil on its own.
+	Placement *guest.Placement
 
 	Kinds         func(*runtime.Scheme) error                // adds the kinds that Client knows besides Metal3's
 	Uploads       UploadsFunc                                // what was uploaded
@@ -123,7 +136,7 @@ func New(d Deps) *Provisioner {
 func (p *Provisioner) Stages() []bringup.Stage {
 	return []bringup.Stage{
 		metal3.OperatorStage(p.operator, p.Client),
-		metal3.GuardStage(p.Client),
+		metal3.GuardStage(p.Kube.User(), p.Client),
 		p.ironicStage(),
 		verify.Stage(p.AllNodes, p.Client),
 		metal3.RegistrationStage(p.nodeObjects, p.reconciler),
@@ -167,6 +180,10 @@ func (p *Provisioner) Client() (client.Client, error) {
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
+	}
+
+	if p.Placement != nil {
+		c = apply.Guest{Client: c, Placement: *p.Placement}
 	}
 
 	p.kubeClient, p.kubeConfig = c, config

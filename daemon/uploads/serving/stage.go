@@ -65,6 +65,9 @@ func (s stage) done(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if set, err = set.PlaceFor(api); err != nil {
+		return err
+	}
 	if err := s.memory.CheckCurrent(ctx, set, api); err != nil {
 		return err
 	}
@@ -90,6 +93,10 @@ func (s stage) do(ctx context.Context, report bringup.Report) error {
 	}
 
 	if err := removeStoreService(ctx, api); err != nil {
+		return err
+	}
+
+	if set, err = set.PlaceFor(api); err != nil {
 		return err
 	}
 

@@ -165,6 +165,9 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 	if err != nil {
 		return err
 	}
+	if r.Place != nil {
+		r.Place(&job.Spec.Template.Spec)
+	}
 	if err := r.Client.Create(ctx, job); err != nil {
 		return fmt.Errorf("create Job: %w", err)
 	}

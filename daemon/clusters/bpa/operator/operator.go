@@ -57,6 +57,8 @@ type Config struct {
 
 	Beside func(manager.Manager) error // adds what else runs in this process; nil: nothing
 
+	Place func(*corev1.PodSpec) // says where the pods of Jobs run; nil: anywhere
+
 	Elect   bool   // wait until no other operator runs
 	Metrics string // address; "0" for none
 	Health  string // address; "0" for none
