@@ -18,6 +18,7 @@ func (s *Site) WithDefaults() *Site {
 	d.Appliance.Hostname = cmp.Or(d.Appliance.Hostname, d.Name)
 	d.Appliance.PodCIDR = cmp.Or(d.Appliance.PodCIDR, netip.MustParsePrefix("10.244.0.0/16"))
 	d.Appliance.ServiceCIDR = cmp.Or(d.Appliance.ServiceCIDR, netip.MustParsePrefix("10.96.0.0/16"))
+	d.Appliance.OIDC = d.Appliance.OIDC.withDefaults()
 	d.Access.Console = cmp.Or(d.Access.Console, "status")
 	d.Verification.Timeout = cmp.Or(d.Verification.Timeout, Duration(time.Hour))
 	d.Artifacts.Expiry = cmp.Or(d.Artifacts.Expiry, Duration(72*time.Hour))

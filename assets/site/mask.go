@@ -57,7 +57,7 @@ func maskInPlace(text []byte) (masked []byte, ok bool) {
 
 // Unmask puts the secrets of the document original back into what somebody made of Mask's text: each where the same
 // node, store or user had it, by its name. A mark of which original has no secret stays, and Load says so with its line;
-// so does that of a BMC, a store or an image with another address now: who may not see a secret may not have it, or its
+// so does that of a BMC, a store, an image or an issuer with another address now: who may not see a secret may not have it, or its
 // hash, sent elsewhere.
 func Unmask(masked, original []byte) []byte {
 	if !bytes.Contains(masked, []byte(redacted)) {
@@ -106,7 +106,7 @@ func readSecrets(text []byte) map[string]writtenSecret {
 }
 
 // addressKeys are the keys of where something is that gets the secret beside them, or its hash.
-func addressKeys() []string { return []string{"address", "endpoint", "url"} }
+func addressKeys() []string { return []string{"address", "endpoint", "issuer", "url"} }
 
 // readAddresses are what the addresses of a document are, by the path of what has them.
 func readAddresses(text []byte) map[string]string {

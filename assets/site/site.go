@@ -47,6 +47,8 @@ type Appliance struct {
 	Seal Seal `yaml:"seal" doc:"What opens DATA, the encrypted partition of the stick."`
 
 	SecureBoot SecureBoot `yaml:"secureBoot" doc:"What the firmware of the appliance's machine starts."`
+
+	OIDC *OIDC `yaml:"oidc" default:"nobody" doc:"Who may log in to the page and to the API of the bootstrap cluster besides those whom root on the appliance lets in: users of an issuer of OpenID Connect."`
 }
 
 // SecureBoot is about the owner's keys, with which the image on the stick is signed.

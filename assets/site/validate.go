@@ -28,6 +28,7 @@ func (r *reader) validate(s *Site) {
 	r.checkClusterAPI(s, u)
 	r.checkArtifacts(&s.Artifacts)
 	r.checkAwayCopy(s.AwayCopy)
+	r.checkOIDC(s.Appliance.OIDC)
 	r.checkImages(&s.Images)
 	r.checkOverlaps(s)
 }

@@ -58,7 +58,7 @@ func groupsOf(name string) []string {
 
 // readAuditPolicy is the policy as the API server reads it; what it does not know is an error there, too.
 func readAuditPolicy(t *testing.T) *audit.Policy {
-	files, _, err := APIServerPolicies("/policies", "/audit")
+	files, _, err := APIServerPolicies("/policies", "/audit", nil)
 	require.NoError(t, err)
 	p, err := policy.LoadPolicyFromBytes(files["audit.yaml"])
 	require.NoError(t, err)

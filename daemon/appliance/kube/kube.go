@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"firstlight.dev/firstlight/assets/excerpt"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -47,6 +48,7 @@ type Config struct {
 	ServiceCIDR netip.Prefix // Services' addresses; the tenth is the name server
 	Nameservers []netip.Addr // asked for names that are not the cluster's; none: such names do not exist
 	Images      string       // OCI layout with all images
+	OIDC        *site.OIDC   // whose people the API server answers, with its defaults; nil: nobody's
 }
 
 // Defaults is the cluster of an appliance whose site says nothing.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/stick"
 )
 
@@ -21,9 +22,10 @@ const (
 type Argument struct{ Name, Value string }
 
 // APIServerPolicies are the files by which the API server decides whom it answers without credentials, which pods it
-// admits and what it writes down, by their names in dir, and the arguments that name them. The log, in audit, has four
-// files of 8 MiB at most, and none of the three that are complete is older than 90 days.
-func APIServerPolicies(dir, audit string) (files map[string][]byte, args []Argument, err error) {
+// admits and what it writes down, by their names in dir, and the arguments that name them. People of issuer, which may be
+// nil, have credentials by it. The log, in audit, has four files of 8 MiB at most, and none of the three that are complete
+// is older than 90 days.
+func APIServerPolicies(dir, audit string, issuer *site.OIDC) (files map[string][]byte, args []Argument, err error) {
 	files = map[string][]byte{}
 	all, err := policies.ReadDir("policies")
 	if err != nil {
@@ -34,6 +36,10 @@ func APIServerPolicies(dir, audit string) (files map[string][]byte, args []Argum
 		if files[f.Name()], err = policies.ReadFile("policies/" + f.Name()); err != nil {
 			return nil, nil, err
 		}
+	}
+
+	if files["authentication.yaml"], err = authentication(files["authentication.yaml"], issuer); err != nil {
+		return nil, nil, err
 	}
 
 	return files, []Argument{
@@ -50,8 +56,8 @@ func APIServerPolicies(dir, audit string) (files map[string][]byte, args []Argum
 }
 
 // policyFiles are those files where the API server's pod has them.
-func policyFiles() ([]file, []Argument, error) {
-	texts, args, err := APIServerPolicies(policyDir, auditDir)
+func policyFiles(c Config) ([]file, []Argument, error) {
+	texts, args, err := APIServerPolicies(policyDir, auditDir, c.OIDC)
 	var files []file
 	for _, name := range []string{"admission.yaml", "audit.yaml", "authentication.yaml"} {
 		files = append(files, file{path.Join(policyDir, name), os.FileMode(0o600), texts[name]})

@@ -109,7 +109,7 @@ type values struct {
 }
 
 func newValues(c Config, w HostTraits) values {
-	_, args, _ := policyFiles() // nodeFiles tells of the error
+	_, args, _ := policyFiles(c) // nodeFiles tells of the error
 	return values{
 		Policies:   policyDir,
 		Audit:      auditDir,
@@ -186,7 +186,7 @@ func nodeFiles(c Config, w HostTraits) ([]file, error) {
 		files = append(files, file{l.path, l.mode, text})
 	}
 
-	policies, _, err := policyFiles()
+	policies, _, err := policyFiles(c)
 	if err != nil {
 		return nil, fmt.Errorf("read policies of the API server: %w", err)
 	}

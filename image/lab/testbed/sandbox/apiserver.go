@@ -206,7 +206,7 @@ func (a *API) Close() {
 // writePolicies writes the appliance's own policies of its API server, and returns the arguments that name them.
 func (a *API) writePolicies() (args []string, err error) {
 	a.AuditLog = a.dir + "/audit/audit.log"
-	files, named, err := kube.APIServerPolicies(a.dir, filepath.Dir(a.AuditLog))
+	files, named, err := kube.APIServerPolicies(a.dir, filepath.Dir(a.AuditLog), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,95 @@
+package kube
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/install"
+	"k8s.io/apiserver/pkg/apis/apiserver/validation"
+	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
+
+	"firstlight.dev/firstlight/assets/site"
+)
+
+// readAuthentication reads the file of a site's issuer as the API server does, which does not start with one that has a
+// mistake.
+func readAuthentication(t *testing.T, o *site.OIDC) *apiserver.AuthenticationConfiguration {
+	files, _, err := APIServerPolicies("/policies", "/audit", o)
+	require.NoError(t, err)
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	codecs := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
+	read := &apiserver.AuthenticationConfiguration{}
+	require.NoError(t, runtime.DecodeInto(codecs.UniversalDecoder(), files["authentication.yaml"], read))
+	mistakes := validation.ValidateAuthenticationConfiguration(authenticationcel.NewDefaultCompiler(), read,
+		[]string{"https://kubernetes.default.svc.cluster.local"})
+	require.NoError(t, mistakes.ToAggregate())
+	return read
+}
+
+func loadOIDC(t *testing.T, text string) *site.OIDC {
+	s, problems := site.Load("site.yaml", []byte("appliance:\n  oidc: "+text+"\n"))
+	require.Empty(t, problems)
+	return s.WithDefaults().Appliance.OIDC
+}
+
+// TestTheAPIServerTakesWhateverIssuerASiteMayName: with a file that it refuses, it would not start.
+func TestTheAPIServerTakesWhateverIssuerASiteMayName(t *testing.T) {
+	assert.Empty(t, readAuthentication(t, nil).JWT)
+	for _, text := range []string{
+		`{issuer: https://sso.example, clientID: a, roles: {viewer: [all]}}`,
+		`{issuer: "https://sso.example:8443/realms/x/", clientID: "https://appliance.example/?a=b", clientSecret: s, usernameClaim: email, roles: {viewer: [all], operator: [ops], owner: [adm]}}`,
+		`{issuer: "https://[2001:db8::1]/x", clientID: "a\"b\\c'd", usernameClaim: "cognito:username", groupsClaim: "https://example/g\"r]", roles: {owner: ["CN=Admins,OU=\"x\" + {y}", "größe 💡", "a\\n"]}}`,
+		`{issuer: https://sso.example, clientID: "${x}", groupsClaim: "a.b", roles: {operator: ["'; claims.x"]}}`,
+	} {
+		o := loadOIDC(t, text)
+		read := readAuthentication(t, o)
+		require.Len(t, read.JWT, 1)
+		assert.Equal(t, string(o.Issuer), read.JWT[0].Issuer.URL)
+		assert.Equal(t, []string{o.ClientID}, read.JWT[0].Issuer.Audiences)
+	}
+	files, _, err := APIServerPolicies("/policies", "/audit", loadOIDC(t, `{issuer: https://sso.example, clientID: a, clientSecret: horse-battery, roles: {viewer: [all]}}`))
+	require.NoError(t, err)
+	assert.NotContains(t, string(files["authentication.yaml"]), "horse", "the API server needs no secret")
+}
+
+// TestATokenHasOneRole maps the claims of tokens by the very expressions of the file.
+func TestATokenHasOneRole(t *testing.T) {
+	o := loadOIDC(t, `{issuer: https://sso.example, clientID: a, usernameClaim: email, groupsClaim: "x:groups", roles: {viewer: [all], operator: ["ops \"a\""], owner: [adm, 'CN=x\y']}}`)
+	jwt := readAuthentication(t, o).JWT[0]
+	compiler := authenticationcel.NewDefaultCompiler()
+	compiled, err := compiler.CompileClaimsExpression(&authenticationcel.ClaimMappingExpression{Expression: jwt.ClaimMappings.Groups.Expression})
+	require.NoError(t, err)
+	mapper := authenticationcel.NewClaimsMapper([]authenticationcel.CompilationResult{compiled})
+	for _, c := range []struct{ claims, group string }{
+		{`{"x:groups": ["all"]}`, "firstlight:viewer"},
+		{`{"x:groups": "all"}`, "firstlight:viewer"},
+		{`{"x:groups": ["all", "ops \"a\""]}`, "firstlight:operator"},
+		{`{"x:groups": ["adm", "ops \"a\"", "all"]}`, "firstlight:owner"},
+		{`{"x:groups": ["CN=x\\y"]}`, "firstlight:owner"},
+		{`{"x:groups": ["Adm", "al", "all ", "firstlight:owner", "system:masters"]}`, ""},
+		{`{"x:groups": []}`, ""},
+		{`{"x:groups": [1, true, null, {"a": 1}]}`, ""},
+		{`{"x:groups": 7}`, ""},
+		{`{"x:groups": null}`, ""},
+		{`{"groups": ["adm"]}`, ""},
+		{`{}`, ""},
+	} {
+		var claims map[string]any
+		require.NoError(t, json.Unmarshal([]byte(c.claims), &claims))
+		result, err := mapper.EvalClaimMapping(t.Context(), types.DefaultTypeAdapter.NativeToValue(claims).(traits.Mapper))
+		require.NoError(t, err, c.claims)
+		list, err := result.EvalResult.ConvertToNative(reflect.TypeFor[[]string]())
+		require.NoError(t, err, c.claims)
+		assert.Equal(t, c.group, strings.Join(list.([]string), ","), c.claims)
+	}
+}
