@@ -29,6 +29,7 @@ var renames = map[string]string{
 	"image/disk/reuse.go":                      "an image loses its name while it is changed",
 	"image/disk/write.go":                      "gigabytes, which a build need not wait for",
 	"image/media/media.go":                     "gigabytes, which a build need not wait for",
+	"image/lab/try/user.go":                    "a directory, which is synced first",
 	"image/release/release.go":                 "a directory, which is easily made again",
 	"pxe/capture/file.go":                      "sets the capture before aside; in memory",
 	"pxe/lease/disk.go":                        "goes on appending to the very file that it gave the name",

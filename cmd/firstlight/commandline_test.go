@@ -28,7 +28,7 @@ func TestEveryCommandLine(t *testing.T) {
 	}
 	seen := commandlinetest.CheckUsage(t, newRootCommand, commandlinetest.Exceptions{
 		// files; what follows a name is the machine's, or the command's
-		AnyArguments: []string{"site validate", "lab ssh", "proxy", "try shell", "installed shell"},
+		AnyArguments: []string{"site validate", "lab ssh", "proxy", "try shell", "try as-root", "installed shell"},
 		AnyFlags:     theirs,
 	})
 	assert.Greater(t, seen, 30)

@@ -54,6 +54,10 @@ func (u tryUpFlags) start(cmd *cobra.Command, f *tryFlags) error {
 		return fmt.Errorf("start rack: %w", err)
 	}
 
+	if err := unpackRoot(cmd, rack); err != nil {
+		return err
+	}
+
 	fresh, err := rack.Start(cmd.Context(), program, "try", "supervise", "--dir", rack.Dir)
 	if err != nil {
 		return err
@@ -76,6 +80,29 @@ func (u tryUpFlags) start(cmd *cobra.Command, f *tryFlags) error {
 	}
 
 	return showTryHelp(out, rack, f.dir)
+}
+
+// unpackRoot unpacks the image's root for an ordinary user's new rack.
+func unpackRoot(cmd *cobra.Command, rack try.Rack) error {
+	isUnpacked, err := rack.IsUnpacked()
+	if err != nil || isUnpacked {
+		return err
+	}
+
+	again, err := asRootCommand()
+	if err != nil {
+		return err
+	}
+
+	out, began := cmd.OutOrStdout(), time.Now()
+	fmt.Fprint(out, "Unpacking the image's root, once for this rack: ")
+	if err := rack.Unpack(cmd.Context(), again); err != nil {
+		fmt.Fprintln(out, "failed")
+		return err
+	}
+	fmt.Fprintln(out, time.Since(began).Round(time.Second))
+
+	return nil
 }
 
 // order is that of the rack that is there, with what the command line says otherwise.

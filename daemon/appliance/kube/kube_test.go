@@ -87,6 +87,23 @@ func TestWhetherScoresMayBeLowered(t *testing.T) {
 	assert.False(t, lowersOOMScore(filepath.Join(t.TempDir(), "absent")))
 }
 
+// TestTheKubeletKnowsAUserNamespace: what the kernel refuses it there would end it.
+func TestTheKubeletKnowsAUserNamespace(t *testing.T) {
+	for text, want := range map[string]bool{
+		"0 0 4294967295\n":              false,
+		"0 1000 1\n 1  100000  65536\n": true,
+	} {
+		file := filepath.Join(t.TempDir(), "uid_map")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		assert.Equal(t, want, isUserNamespace(file), text)
+
+		files, err := nodeFiles(Defaults(), HostTraits{UserNamespace: want})
+		require.NoError(t, err)
+		assert.Equal(t, want, strings.Contains(string(files[0].data), "\nfeatureGates: {KubeletInUserNamespace: true}\n"))
+	}
+	assert.False(t, isUserNamespace(filepath.Join(t.TempDir(), "absent")), "a kernel without them")
+}
+
 // cluster is a cluster in a directory, with a clock that can be set and no programs.
 func cluster(t *testing.T) (*Cluster, *time.Time) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)

@@ -26,6 +26,9 @@ type HostTraits struct {
 	// may not, whatever PID 1 is.
 	OOMScores bool
 
+	// UserNamespace: root here is not root of the machine. The kubelet then passes over what the kernel refuses it.
+	UserNamespace bool
+
 	Processors int // that we may use
 }
 
@@ -57,11 +60,19 @@ func detectTraits() HostTraits {
 	_, noSystemd := os.Stat("/run/systemd/system") // sd_booted(3)
 	_, noUnified := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	return HostTraits{
-		Systemd:    noSystemd == nil,
-		Unified:    noUnified == nil,
-		OOMScores:  lowersOOMScore("/proc/self/oom_score_adj"),
-		Processors: runtime.NumCPU(),
+		Systemd:       noSystemd == nil,
+		Unified:       noUnified == nil,
+		OOMScores:     lowersOOMScore("/proc/self/oom_score_adj"),
+		UserNamespace: isUserNamespace("/proc/self/uid_map"),
+		Processors:    runtime.NumCPU(),
 	}
+}
+
+// isUserNamespace tells by the map of IDs in file whether a process is in another user namespace than the machine's
+// first, whose IDs are all its own (user_namespaces(7)).
+func isUserNamespace(file string) bool {
+	text, err := os.ReadFile(file)
+	return err == nil && strings.Join(strings.Fields(string(text)), " ") != "0 0 4294967295"
 }
 
 // lowersOOMScore tries whether the score in file, this process's own, may be lowered, and puts it back. The kernel asks

@@ -60,9 +60,13 @@ func parseHierarchies(mountinfo io.Reader) (hierarchies, error) {
 	return found, lines.Err()
 }
 
-// EnterCgroups moves this process into a group of that name in every tree, made if absent. The name may be a path below
-// the trees' roots.
-func EnterCgroups(name string) error {
+// EnterCgroups moves this process into a group of that name in every tree, made if absent: below parents, or below the
+// trees' roots if there are none. The name may be a path.
+func EnterCgroups(name string, parents ...string) error {
+	if len(parents) > 0 {
+		return enterBelow(name, parents)
+	}
+
 	all, err := findHierarchies()
 	if err != nil {
 		return err
@@ -154,8 +158,12 @@ func MountCgroups(root string) error {
 	return nil
 }
 
-// FindCgroups are the directories of all groups of that name.
-func FindCgroups(name string) []string {
+// FindCgroups are the directories of all groups of that name: below parents, or below the trees' roots if there are none.
+func FindCgroups(name string, parents ...string) []string {
+	if len(parents) > 0 {
+		return findBelow(name, parents)
+	}
+
 	found, _ := filepath.Glob(filepath.Join(CgroupRoot, "*", name))
 	if own := filepath.Join(CgroupRoot, name); isDir(own) {
 		found = append(found, own)
@@ -168,13 +176,13 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// RemoveCgroups removes all groups of that name, deepest first. Processes that were just killed leave theirs a
+// RemoveCgroups removes all groups that FindCgroups finds, deepest first. Processes that were just killed leave theirs a
 // little later.
-func RemoveCgroups(name string) error {
+func RemoveCgroups(name string, parents ...string) error {
 	var left error
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		left = nil
-		for _, root := range FindCgroups(name) {
+		for _, root := range FindCgroups(name, parents...) {
 			if err := removeCgroup(root); err != nil {
 				left = err
 			}

@@ -56,3 +56,25 @@ func TestRootTreesAreFound(t *testing.T) {
 	_, _, err = FindRoot(filepath.Join(dir, "absent"))
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
+
+func TestOwnGroupsAreRead(t *testing.T) {
+	const both = "9:name=systemd:/\n8:pids:/a\n2:cpu,cpuacct:/b/c\n5:net_cls:/\n0::/d\n"
+	mixed := hierarchies{unified: "/c/unified", v1: map[string]string{
+		"/c/systemd": "xattr,name=systemd", "/c/pids": "pids", "/c/cpu,cpuacct": "cpu,cpuacct",
+	}}
+	assert.Equal(t, []string{"/c/cpu,cpuacct/b/c", "/c/pids/a", "/c/systemd"}, mixed.ownDirs(both))
+	assert.Equal(t, []string{"/c/user.slice/x"}, hierarchies{unified: "/c"}.ownDirs("0::/user.slice/x\n"))
+	assert.Empty(t, hierarchies{}.ownDirs(both))
+}
+
+// TestAForeignGroupIsFound: one that may not be written to.
+func TestAForeignGroupIsFound(t *testing.T) {
+	own := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(own, "cgroup.procs"), nil, 0o600))
+	bare := t.TempDir()
+	assert.Empty(t, FirstForeignCgroup([]string{own}))
+	assert.Equal(t, bare, FirstForeignCgroup([]string{own, bare}))
+
+	require.NoError(t, os.Mkdir(filepath.Join(own, "rack"), 0o755))
+	assert.Equal(t, []string{filepath.Join(own, "rack")}, FindCgroups("rack", own, bare))
+}

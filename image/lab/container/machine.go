@@ -18,15 +18,17 @@ import (
 
 // Plan is a root tree of the appliance that shall run in namespaces, with its own systemd as their first process.
 type Plan struct {
-	Root    string `json:"root"`    // what FindRoot found
-	Offset  int64  `json:"offset"`  // of the squashfs in Root
-	Mount   string `json:"mount"`   // directory for mount points
-	Data    string `json:"data"`    // what becomes DATA
-	Site    string `json:"site"`    // what becomes SITE
-	Daemon  string `json:"daemon"`  // in place of the root's; "": none
-	Console string `json:"console"` // terminal that becomes /dev/console
-	Cgroup  string `json:"cgroup"`  // its control groups, as EnterCgroups takes it
-	Kind    string `json:"kind"`    // what systemd is told of its container ($container)
+	Root    string   `json:"root"`              // what FindRoot found
+	Offset  int64    `json:"offset"`            // of the squashfs in Root
+	Mount   string   `json:"mount"`             // directory for mount points
+	Data    string   `json:"data"`              // what becomes DATA
+	Site    string   `json:"site"`              // what becomes SITE
+	Daemon  string   `json:"daemon"`            // in place of the root's; "": none
+	Console string   `json:"console"`           // terminal that becomes /dev/console
+	Cgroup  string   `json:"cgroup"`            // its control groups, as EnterCgroups takes it
+	Parents []string `json:"parents,omitempty"` // groups that those are below, as EnterCgroups takes them
+	User    bool     `json:"user"`              // it runs for an ordinary user, as root of a user namespace
+	Kind    string   `json:"kind"`              // what systemd is told of its container ($container)
 }
 
 // Stages of the first process, as words on its command line.
@@ -55,7 +57,7 @@ func FirstProcess(again []string, stage, file string) error {
 		return fmt.Errorf("end with the supervisor: %w", err)
 	}
 	if stage == StageEnter {
-		if err := EnterCgroups(p.Cgroup); err != nil {
+		if err := EnterCgroups(p.Cgroup, p.Parents...); err != nil {
 			return err
 		}
 		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
@@ -138,9 +140,18 @@ func (p Plan) mount() (string, error) {
 		return "", err
 	}
 
+	overlay := fmt.Sprintf("lowerdir=%s,upperdir=%s/up,workdir=%s/work", lower, upper, upper)
+	upperFS := "tmpfs"
+	if p.User {
+		// What overlayfs notes at files is trusted.* only for root of the machine; memory has no other before Linux 6.6.
+		overlay, upperFS = overlay+",userxattr", ""
+		if err := errors.Join(os.RemoveAll(upper), os.Mkdir(upper, 0o755)); err != nil {
+			return "", fmt.Errorf("empty what was laid over the root: %w", err)
+		}
+	}
 	for _, m := range []struct{ source, target, fs, data string }{
-		{"tmpfs", upper, "tmpfs", "mode=0755"},
-		{"overlay", root, "overlay", fmt.Sprintf("lowerdir=%s,upperdir=%s/up,workdir=%s/work", lower, upper, upper)},
+		{"tmpfs", upper, upperFS, "mode=0755"},
+		{"overlay", root, "overlay", overlay},
 		{"proc", root + "/proc", "proc", ""},
 		{"sysfs", root + "/sys", "sysfs", ""},
 		{"cgroup", root + CgroupRoot, "tmpfs", "mode=0755"},
@@ -152,8 +163,10 @@ func (p Plan) mount() (string, error) {
 		if err := os.MkdirAll(m.target, 0o755); err != nil {
 			return "", err
 		}
-		if err := unix.Mount(m.source, m.target, m.fs, 0, m.data); err != nil {
-			return "", fmt.Errorf("mount %s on %s: %w", m.fs, m.target, err)
+		if m.fs != "" {
+			if err := unix.Mount(m.source, m.target, m.fs, 0, m.data); err != nil {
+				return "", fmt.Errorf("mount %s on %s: %w", m.fs, m.target, err)
+			}
 		}
 		if m.target == upper {
 			if err := errors.Join(os.Mkdir(upper+"/up", 0o755), os.Mkdir(upper+"/work", 0o755)); err != nil {
@@ -172,53 +185,6 @@ func (p Plan) mount() (string, error) {
 
 	// As firstlight-init leaves it: the root without what is laid over it.
 	return root, Bind(lower, root+stick.LowerDir, unix.MS_RDONLY)
-}
-
-// devices are those of the appliance, by major and minor number (Documentation/admin-guide/devices.txt of the kernel).
-// No disk is among them.
-var devices = []struct {
-	name         string
-	major, minor uint32
-	mode         uint32
-}{
-	{"null", 1, 3, 0o666},
-	{"zero", 1, 5, 0o666},
-	{"full", 1, 7, 0o666},
-	{"random", 1, 8, 0o666},
-	{"urandom", 1, 9, 0o666},
-	{"kmsg", 1, 11, 0o600}, // the kubelet reads there what the kernel ended for lack of memory
-	{"tty", 5, 0, 0o666},
-	{"fuse", 10, 229, 0o666},
-	{"net/tun", 10, 200, 0o666},
-}
-
-func (p Plan) makeDevices(root string) error {
-	dev := root + "/dev/"
-	if err := os.MkdirAll(dev+"net", 0o755); err != nil {
-		return err
-	}
-
-	for _, d := range devices {
-		if err := unix.Mknod(dev+d.name, unix.S_IFCHR|d.mode, int(unix.Mkdev(d.major, d.minor))); err != nil {
-			return fmt.Errorf("make device %s: %w", d.name, err)
-		}
-		if err := os.Chmod(dev+d.name, os.FileMode(d.mode)); err != nil { // whatever the umask
-			return err
-		}
-	}
-	if err := os.Symlink("pts/ptmx", dev+"ptmx"); err != nil {
-		return err
-	}
-
-	// A device node is no regular file, so Bind would not keep it; nothing of that name is there yet.
-	if err := os.WriteFile(dev+"console", nil, 0o600); err != nil {
-		return err
-	}
-	if err := unix.Mount(p.Console, dev+"console", "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("bind %s on console: %w", p.Console, err)
-	}
-
-	return nil
 }
 
 // kubeletSysctls are parameters of the whole kernel that the kubelet will not start without. The appliance has files

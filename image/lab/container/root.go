@@ -144,12 +144,40 @@ func Bind(source, target string, flags uintptr) error {
 	}
 
 	if flags != 0 {
-		if err := unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
+		if err := remount(target, flags); err != nil {
 			return fmt.Errorf("bind %s on %s: %w", source, target, err)
 		}
 	}
 
 	return nil
+}
+
+// remount gives a mount further flags. It keeps those that it has: in a user namespace the kernel refuses to take away
+// what the machine has set.
+func remount(target string, flags uintptr) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(target, &fs); err != nil {
+		return err
+	}
+
+	for _, f := range []struct {
+		have int64
+		flag uintptr
+	}{
+		{unix.ST_RDONLY, unix.MS_RDONLY},
+		{unix.ST_NOSUID, unix.MS_NOSUID},
+		{unix.ST_NODEV, unix.MS_NODEV},
+		{unix.ST_NOEXEC, unix.MS_NOEXEC},
+		{unix.ST_NOATIME, unix.MS_NOATIME},
+		{unix.ST_NODIRATIME, unix.MS_NODIRATIME},
+		{unix.ST_RELATIME, unix.MS_RELATIME},
+	} {
+		if fs.Flags&f.have != 0 {
+			flags |= f.flag
+		}
+	}
+
+	return unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|flags, "")
 }
 
 // makeMountPoint leaves a directory or a file at target.

@@ -96,6 +96,9 @@ func Command(ctx context.Context, pid int, words ...string) *exec.Cmd {
 		"--target", strconv.Itoa(pid), "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--root",
 		"--wd", "--", // that of systemd: a directory named here would be this machine's
 	}
+	if os.Geteuid() != 0 { // the user namespace comes first: the rights to enter the others are its owner's
+		enter = append([]string{"--user"}, enter...)
+	}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, words...)...)
 	cmd.Env = environment
 	return cmd
@@ -110,8 +113,10 @@ func Become(cmd *exec.Cmd) error {
 	}
 
 	runtime.LockOSThread() // what it gives up is the thread's
-	if err := DropCapabilities(); err != nil {
-		return err
+	if os.Geteuid() == 0 { // else it has none: a user namespace gives none over what is the machine's
+		if err := DropCapabilities(); err != nil {
+			return err
+		}
 	}
 
 	return fmt.Errorf("run %s: %w", cmd.Path, unix.Exec(cmd.Path, cmd.Args, cmd.Env))

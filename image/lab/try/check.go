@@ -3,7 +3,6 @@ package try
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 
@@ -19,36 +18,35 @@ const (
 // machine is what matters of the machine that a rack is to run on.
 type machine struct {
 	container.Host
-	programs []string // that are missing
+	programs []string  // that are missing
+	user     *ordinary // who runs the rack; nil: root
 }
 
-var errNoRoot = errors.New("needs root for namespaces and mounts: sudo firstlight try")
-
-// CheckRoot refuses whoever may not enter a rack.
-func CheckRoot() error {
-	if os.Geteuid() != 0 {
-		return errNoRoot
+// leastDisk is how much disk a rack needs, in MiB.
+func (m machine) leastDisk() int {
+	if m.user != nil {
+		return leastDiskMiB + leastRootMiB
 	}
-	return nil
+	return leastDiskMiB
 }
 
 // refuse says why no rack can be on there, and what to do about it; nil if one can.
 func (m machine) refuse() error {
 	switch {
-	case !m.Root:
-		return errNoRoot
+	case m.user != nil && m.user.refuse() != nil:
+		return m.user.refuse()
 	case len(m.Namespaces) > 0:
 		return fmt.Errorf("the kernel has no %s namespaces", strings.Join(m.Namespaces, ", no "))
 	case !m.Cgroups:
 		return errors.New("no control groups are mounted below /sys/fs/cgroup; systemd mounts them at boot")
 	case len(m.programs) > 0:
 		return fmt.Errorf("%s is not installed; apt-get install iproute2 util-linux coreutils", m.programs[0])
-	case !m.HasFileSystem("overlay") || !m.HasFileSystem("squashfs"):
+	case m.user == nil && (!m.HasFileSystem("overlay") || !m.HasFileSystem("squashfs")):
 		return errors.New("the kernel has no overlay or no squashfs; modprobe -a overlay squashfs loop")
 	case m.MemoryMiB < leastMemoryMiB:
 		return fmt.Errorf("%d MiB of memory are available, %d are needed; end something else", m.MemoryMiB, leastMemoryMiB)
-	case m.DiskMiB < leastDiskMiB:
-		return fmt.Errorf("%d MiB are free, %d are needed; name another directory with --dir", m.DiskMiB, leastDiskMiB)
+	case m.DiskMiB < m.leastDisk():
+		return fmt.Errorf("%d MiB are free, %d are needed; name another directory with --dir", m.DiskMiB, m.leastDisk())
 	}
 	return nil
 }
@@ -63,6 +61,11 @@ func readMachine(dir string) (machine, error) {
 	}
 
 	var err error
-	m.Host, err = container.ReadHost(dir)
+	if m.Host, err = container.ReadHost(dir); err != nil || m.Root {
+		return m, err
+	}
+
+	user, err := readOrdinary()
+	m.user = &user
 	return m, err
 }

@@ -23,6 +23,7 @@ type supervisor struct {
 	before   Processes // of the last run
 	log      *slog.Logger
 	first    []string // command line by which FirstProcess is reached, without stage and file
+	parents  []string // of its control groups, see cgroupParents
 	cables   []cable
 	terminal *container.Terminal
 	servers  *simulator.Simulator
@@ -51,11 +52,15 @@ func Supervise(ctx context.Context, rack Rack, first []string, log *slog.Logger)
 	}
 	defer lock.Close()
 
-	if err := container.RemoveCgroups(cgroup); err != nil { // what a crash has left
+	parents, err := cgroupParents()
+	if err != nil {
+		return err
+	}
+	if err := container.RemoveCgroups(cgroup, parents...); err != nil { // what a crash has left
 		return err
 	}
 
-	s := &supervisor{rack: rack, made: made, log: log, first: first}
+	s := &supervisor{rack: rack, made: made, log: log, first: first, parents: parents}
 	_ = readJSON(rack.path(runningFile), &s.before)
 	defer func() { err = errors.Join(err, s.shutDown()) }()
 	for _, do := range []func(context.Context) error{s.noteSelf, s.connect, s.openConsole, s.addServers, s.listen} {
@@ -186,7 +191,7 @@ func (s *supervisor) run(ctx context.Context) error {
 		if !container.Restarts(appliance.Err()) {
 			return nil
 		}
-		if err := container.RemoveCgroups(cgroup); err != nil {
+		if err := container.RemoveCgroups(cgroup, s.parents...); err != nil {
 			return err
 		}
 	}
@@ -194,7 +199,11 @@ func (s *supervisor) run(ctx context.Context) error {
 
 // startAppliance starts the appliance's first process and plugs in its cables.
 func (s *supervisor) startAppliance(ctx context.Context) (*process.Child, error) {
-	root, offset, err := container.FindRoot(s.rack.path(stickImage))
+	file := s.rack.path(stickImage)
+	if s.made.Unpacked {
+		file = s.rack.path(rootDir)
+	}
+	root, offset, err := container.FindRoot(file)
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +217,8 @@ func (s *supervisor) startAppliance(ctx context.Context) (*process.Child, error)
 		Daemon:  s.made.Order.Daemon,
 		Console: s.terminal.Path,
 		Cgroup:  cgroup,
+		Parents: s.parents,
+		User:    s.made.Unpacked,
 		Kind:    cgroup,
 	}, s.rack.path(planFile), s.first, func(pid int) error {
 		for _, c := range s.cables {
@@ -229,7 +240,8 @@ func (s *supervisor) note(appliance process.ID) error {
 		return err
 	}
 
-	now := Processes{Supervisor: self, Appliance: appliance, Page: s.before.Page, API: s.before.API}
+	now := Processes{Supervisor: self, Appliance: appliance, Page: s.before.Page, API: s.before.API,
+		Cgroups: s.parents}
 	if len(s.forwards) > 0 {
 		now.Page, now.API = s.forwards[0].port(), s.forwards[1].port()
 	}
@@ -257,7 +269,7 @@ func (s *supervisor) shutDown() error {
 		c.bridge.Close()
 	}
 
-	errs = append(errs, container.RemoveCgroups(cgroup))
+	errs = append(errs, container.RemoveCgroups(cgroup, s.parents...))
 	return errors.Join(errs...)
 }
 

@@ -33,7 +33,9 @@ const (
 	runningFile   = "running.json" // which processes it is at present
 	serversFile   = "servers.json" // the simulated servers, as they are
 	stickImage    = "firstlight.img"
-	siteDir       = "site" // what the appliance reads as SITE
+	rootDir       = "root"      // the image's root, unpacked; not for root
+	partDir       = "root.part" // the same while it is being unpacked
+	siteDir       = "site"      // what the appliance reads as SITE
 	siteFile      = "site.yaml"
 	dataDir       = "data"  // the appliance's DATA
 	mountDir      = "mount" // mount points, in the appliance's namespace only
@@ -65,6 +67,7 @@ type rackDoc struct {
 	Order    Order     `json:"order"`
 	Password string    `json:"password"` // of the BMCs
 	Made     time.Time `json:"made"`
+	Unpacked bool      `json:"unpacked,omitempty"` // an ordinary user's: its root is unpacked
 }
 
 // Processes is running.json.
@@ -73,6 +76,9 @@ type Processes struct {
 	Appliance  process.ID `json:"appliance"` // its systemd, as this machine numbers it; zero while there is none
 	Page       int        `json:"page"`      // port on loopback, leads to the page
 	API        int        `json:"api"`       // port on loopback, leads to the API server
+
+	// Cgroups are the directories of the control groups below which the rack's are; none: the roots of all trees.
+	Cgroups []string `json:"cgroups,omitempty"`
 }
 
 // NoRack says that a directory holds none.
@@ -174,8 +180,11 @@ func (r Rack) write(o Order) error {
 	if err := os.MkdirAll(r.path(siteDir), 0o700); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
-	if err := lab.LinkImage(o.Image, r.path(stickImage)); err != nil {
-		return fmt.Errorf("make rack: %w", err)
+	isUser := os.Geteuid() != 0
+	if !isUser { // else its root is unpacked, and no more of it is needed
+		if err := lab.LinkImage(o.Image, r.path(stickImage)); err != nil {
+			return fmt.Errorf("make rack: %w", err)
+		}
 	}
 
 	password := make([]byte, 8)
@@ -187,13 +196,15 @@ func (r Rack) write(o Order) error {
 		Order:    o,
 		Password: hex.EncodeToString(password),
 		Made:     time.Now(),
+		Unpacked: isUser,
 	})
 }
 
 // isRackFile tells whether a name in the directory is the rack's.
 func isRackFile(name string) bool {
 	switch name {
-	case rackFile, runningFile, serversFile, stickImage, siteDir, dataDir, mountDir, planFile, consoleLog, supervisorLog:
+	case rackFile, runningFile, serversFile, stickImage, rootDir, partDir, siteDir, dataDir, mountDir, planFile,
+		consoleLog, supervisorLog:
 		return true
 	}
 	return false
@@ -224,8 +235,8 @@ func (r Rack) checkVacant() error {
 		return err
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; info.Mode().Perm()&0o077 != 0 || int(owner) != os.Geteuid() {
-		return fmt.Errorf("others than root may look into %s; name a new directory with --dir, or: chown root %[1]s && "+
-			"chmod 700 %[1]s", r.Dir)
+		return fmt.Errorf("others than you may look into %s; name a new directory with --dir, or: chown %d %[1]s && "+
+			"chmod 700 %[1]s", r.Dir, os.Geteuid())
 	}
 
 	return nil

@@ -32,7 +32,6 @@ func TestMachinesAreRefused(t *testing.T) {
 	}
 	assert.NoError(t, fit(func(*machine) {}).refuse())
 	for want, change := range map[string]func(*machine){
-		"needs root for namespaces and mounts: sudo firstlight try":                       func(m *machine) { m.Root = false },
 		"the kernel has no pid namespaces":                                                func(m *machine) { m.Namespaces = []string{"pid"} },
 		"no control groups are mounted below /sys/fs/cgroup; systemd mounts them at boot": func(m *machine) { m.Cgroups = false },
 		"nsenter is not installed; apt-get install iproute2 util-linux coreutils":         func(m *machine) { m.programs = []string{"nsenter"} },
@@ -102,13 +101,13 @@ func TestARackIsMadeOnce(t *testing.T) {
 	taken := Rack{Dir: t.TempDir()}
 	require.NoError(t, os.WriteFile(filepath.Join(taken.Dir, "thesis.txt"), nil, 0o644))
 	assert.ErrorContains(t, taken.Create(order), "is not empty and holds no rack, but thesis.txt")
-	assert.Error(t, taken.Remove())
+	assert.Error(t, taken.Remove(t.Context(), nil))
 	assert.FileExists(t, filepath.Join(taken.Dir, "thesis.txt"))
 
 	own, err := os.Stat(r.path(stickImage))
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, own.Sys().(*syscall.Stat_t).Nlink, "a build puts another file in its place")
-	require.NoError(t, r.Remove())
+	require.NoError(t, r.Remove(t.Context(), nil))
 	assert.NoDirExists(t, r.Dir)
 }
 
@@ -131,7 +130,7 @@ func TestNothingButWhatARackLeavesIsRemovedWithOne(t *testing.T) {
 	require.NoError(t, os.Mkdir(cut.path(siteDir), 0o700))
 	require.NoError(t, os.WriteFile(cut.path(stickImage), []byte("hs"), 0o600))
 	require.NoError(t, os.Chmod(cut.Dir, 0o755))
-	assert.ErrorContains(t, cut.Create(Order{Image: image}), "others than root may look into "+cut.Dir)
+	assert.ErrorContains(t, cut.Create(Order{Image: image}), "others than you may look into "+cut.Dir)
 	require.NoError(t, os.Chmod(cut.Dir, 0o700))
 	require.NoError(t, cut.Create(Order{Image: image}))
 }

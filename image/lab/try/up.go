@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -63,7 +62,12 @@ func (r Rack) Start(ctx context.Context, supervise ...string) (fresh bool, err e
 		return false, fmt.Errorf("start rack: keep open files from it: %w", err)
 	}
 
-	cmd := exec.Command(supervise[0], supervise[1:]...)
+	words, err := superviseWords(supervise)
+	if err != nil {
+		return false, fmt.Errorf("start rack: %w", err)
+	}
+
+	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -136,7 +140,7 @@ func (r Rack) endLeftovers() (ran bool, err error) {
 	}
 
 	if RunningDir() == "" { // else they are another rack's
-		if err := container.RemoveCgroups(cgroup); err != nil {
+		if err := container.RemoveCgroups(cgroup, now.Cgroups...); err != nil {
 			return ran, fmt.Errorf("end rack: %w", err)
 		}
 	}
@@ -146,7 +150,8 @@ func (r Rack) endLeftovers() (ran bool, err error) {
 
 // Remove deletes a rack that is down, and its directory if nothing else lies there. It deletes nothing of a directory
 // in which there is no rack.
-func (r Rack) Remove() error {
+// again is the command line of this program by which userns.Main is reached.
+func (r Rack) Remove(ctx context.Context, again []string) error {
 	if _, err := r.read(); err != nil {
 		return err
 	}
@@ -160,15 +165,17 @@ func (r Rack) Remove() error {
 	}
 
 	others := 0
+	var own []string
 	for _, e := range entries {
 		switch {
 		case !isRackFile(e.Name()):
 			others++
 		case e.Name() != rackFile:
-			if err := os.RemoveAll(filepath.Join(r.Dir, e.Name())); err != nil {
-				return fmt.Errorf("remove rack: %w", err)
-			}
+			own = append(own, e.Name())
 		}
+	}
+	if err := r.removeFiles(ctx, again, own); err != nil {
+		return fmt.Errorf("remove rack: %w", err)
 	}
 
 	// Last: a rack whose removal was cut off is still one.

@@ -1,0 +1,59 @@
+package try
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"firstlight.dev/firstlight/image/lab/container"
+	"firstlight.dev/firstlight/image/lab/userns"
+)
+
+// TestOrdinaryUsersAreRefused: in one line, with what to do.
+func TestOrdinaryUsersAreRefused(t *testing.T) {
+	fit := func(change func(*ordinary)) machine {
+		o := ordinary{name: "walker", uids: userns.LeastIDs, gids: userns.LeastIDs, kernel: [2]int{6, 1}, namespaces: 1}
+		change(&o)
+		return machine{
+			Host: container.Host{Cgroups: true, MemoryMiB: leastMemoryMiB, DiskMiB: leastDiskMiB + leastRootMiB},
+			user: &o,
+		}
+	}
+	for _, change := range []func(*ordinary){
+		func(*ordinary) {},
+		func(o *ordinary) { o.clone = "1" },
+		func(o *ordinary) { o.kernel = [2]int{5, 11} },
+		func(o *ordinary) { o.cgroups = groups{unified: true, systemd: true} },
+	} {
+		assert.NoError(t, fit(change).refuse())
+	}
+
+	const orSudo = "; or use root: sudo firstlight try"
+	for want, change := range map[string]func(*ordinary){
+		"newuidmap is not installed, which a rack without root needs; apt-get install uidmap squashfs-tools": func(o *ordinary) {
+			o.programs = []string{"newuidmap", "newgidmap"}
+		},
+		"Linux 5.10 has no overlayfs in user namespaces, 5.11 is the first that has": func(o *ordinary) { o.kernel = [2]int{5, 10} },
+		"Linux 4.18 has no overlayfs in user namespaces, 5.11 is the first that has": func(o *ordinary) { o.kernel = [2]int{4, 18} },
+		"this machine gives users no user namespaces; as root: sysctl -w user.max_user_namespaces=15000 " +
+			"kernel.unprivileged_userns_clone=1": func(o *ordinary) { o.clone = "0" },
+		"AppArmor gives programs of users no rights in user namespaces; as root: " +
+			"sysctl -w kernel.apparmor_restrict_unprivileged_userns=0": func(o *ordinary) { o.confined = true },
+		"walker has 65536 subordinate user IDs and 65535 group IDs, 65536 are needed; as root: usermod " +
+			"--add-subuids 100000-165535 --add-subgids 100000-165535 walker": func(o *ordinary) { o.gids-- },
+		"/sys/fs/cgroup/cpu, a control group of version 1, is not yours; start this machine with the kernel's parameter " +
+			"systemd.unified_cgroup_hierarchy=1": func(o *ordinary) { o.cgroups.foreign = "/sys/fs/cgroup/cpu" },
+		"no systemd of yours runs here to give you control groups; log in by SSH or on the console, or as root: " +
+			"loginctl enable-linger walker": func(o *ordinary) { o.cgroups.unified = true },
+		"your systemd may not use the controllers cpu, pids of control groups; as root: systemctl edit user@.service, there " +
+			"[Service] Delegate=cpu cpuset io memory pids; then log in again": func(o *ordinary) {
+			o.cgroups = groups{unified: true, systemd: true, missing: missingControllers("cpuset memory\n")}
+		},
+	} {
+		assert.EqualError(t, fit(change).refuse(), want+orSudo)
+	}
+
+	narrow := fit(func(*ordinary) {})
+	narrow.DiskMiB--
+	assert.EqualError(t, narrow.refuse(), "7167 MiB are free, 7168 are needed; name another directory with --dir")
+}
