@@ -23,6 +23,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
+	"firstlight.dev/firstlight/daemon/appliance/sitesource"
 	"firstlight.dev/firstlight/daemon/appliance/stickupdate"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -67,6 +68,7 @@ type Daemon struct {
 	copier      *Copier
 	siteStore   sitedocument.Store
 	siteHistory *sitedocument.History
+	follower    *sitesource.Follower
 	updater     *stickupdate.Updater
 	loginKey    *loginkey.Rotation
 	passwords   *bmcpassword.Rotation // of BMCs
@@ -141,6 +143,7 @@ func newDaemon(log *slog.Logger, cluster *joined.Cluster, placement *guest.Place
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
 	d.page = d.newPage(secrets)
 	d.loginKey = d.newLoginRotation(secrets)
+	d.follower = d.newFollower()
 	d.journal.Begin(d.bootID, d.version, d.started)
 	d.runner = &bringup.Runner{
 		Plan:       d.plan(cluster),
@@ -309,6 +312,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"weights", d.kube.KeepRestartable},
 		{"away copies", d.awayCopies},
 		{"history of the site", d.recordSite},
+		{"source of the site", d.followSource},
 		{"update", func(ctx context.Context) error {
 			return d.updater.Follow(ctx, d.stageReady("data-mounted"), d.readiness)
 		}},
@@ -343,6 +347,7 @@ func (d *Daemon) reload() error {
 	err := d.host.Reload()
 	d.runner.Recheck()
 	d.verifier.Recheck()
+	d.follower.Recheck()
 	return err
 }
 

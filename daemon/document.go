@@ -31,6 +31,7 @@ func (d *Daemon) Document() status.Document {
 		Artifacts:  d.uploads.status(s.Stages),
 		Firewall:   d.firewall.Status(),
 		AwayCopy:   d.copier.status(d.host.Site().AwayCopy),
+		Source:     d.follower.Status(),
 	}
 	d.networkDHCP.AddStatus(&doc)
 	doc.Notes = append(doc.Notes, d.boot.Notes()...)
@@ -43,6 +44,7 @@ func (d *Daemon) Document() status.Document {
 	}
 	doc.Notes = append(doc.Notes, d.passwords.Notes()...)
 	doc.Notes = append(doc.Notes, d.copier.notes(d.host.Site().AwayCopy)...)
+	doc.Notes = append(doc.Notes, sourceNotes(doc.Source)...)
 	if doc.State == "" {
 		doc.State, doc.Since = status.StateWorking, d.started
 	}
@@ -133,6 +135,8 @@ func attentionText(a status.Attention) string {
 		return "See what the nodes wait for: firstlightd why."
 	case len(a.Nodes)+len(a.Clusters) == 0 && len(a.Components) > 0:
 		return "See what is wrong with the components: firstlightd why."
+	case len(a.Nodes)+len(a.Clusters) == 0 && len(a.Uploads) == 0:
+		return "See what is wrong with the newest revision of the source: firstlightd why."
 	case len(a.Nodes)+len(a.Clusters) == 0:
 		return "Do what is written next to the artifacts."
 	case len(a.Nodes) == 0:

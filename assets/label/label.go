@@ -11,6 +11,10 @@ const (
 	AllowWipe = "firstlight.dev/allow-wipe" // annotation, from the owner: URL of the image for which a live host's disk may be lost, or "none"
 )
 
+// Source is a label on Provisionings and Components that came from a source that the site has the appliance follow: which
+// one. Without it, nothing is changed or removed for a source.
+const Source = "firstlight.dev/source"
+
 // UserData is an annotation "ignition" on a BareMetalHost: its image reads Ignition, and no cloud-init.
 const UserData = "firstlight.dev/user-data"
 

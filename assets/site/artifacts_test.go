@@ -11,7 +11,8 @@ import (
 
 func TestArtifactsThatDoNotHold(t *testing.T) {
 	full := string(readFile(t, "testdata/valid/full.yaml"))
-	_, ca, _ := strings.Cut(full, "    ca: |\n")
+	_, ca, _ := strings.Cut(full, "\nartifacts:\n")
+	_, ca, _ = strings.Cut(ca, "    ca: |\n")
 	ca, _, _ = strings.Cut(ca, "verification:")
 	for _, c := range []struct{ data, says string }{
 		{"artifacts: {quota: lots}", `artifacts.quota: "lots" is not an amount; write a number with a unit such as 50Gi`},

@@ -28,6 +28,7 @@ func (s *Site) WithDefaults() *Site {
 	}
 
 	d.AwayCopy = d.AwayCopy.withDefaults()
+	d.Appliance.Follow = d.Appliance.Follow.withDefaults()
 	d.Images.Require = cmp.Or(d.Images.Require, "none")
 	d.Networks = d.Networks.withDefaults()
 	d.BMC.VerifyCertificate = cmp.Or(d.BMC.VerifyCertificate, CheckPin)

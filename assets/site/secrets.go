@@ -127,3 +127,18 @@ func listSecretKeys(t reflect.Type, seen map[reflect.Type]bool) (keys []string) 
 
 	return keys
 }
+
+// PlainSecrets are where a document has secrets in the clear, as paths: /nodes/[node-1]/bmc/password. What is hidden is
+// none, and neither is the hash of a password. Its error is that of a text which is no YAML.
+func PlainSecrets(text []byte) (paths []string, err error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, err
+	}
+	eachSecret(&doc, func(path string, n *yaml.Node) {
+		if value := valueOf(n); value != redacted && !isCrypt(value) {
+			paths = append(paths, path)
+		}
+	})
+	return paths, nil
+}

@@ -49,6 +49,8 @@ type Appliance struct {
 	SecureBoot SecureBoot `yaml:"secureBoot" doc:"What the firmware of the appliance's machine starts."`
 
 	OIDC *OIDC `yaml:"oidc" default:"nobody" doc:"Who may log in to the page and to the API of the bootstrap cluster besides those whom root on the appliance lets in: users of an issuer of OpenID Connect."`
+
+	Follow *Follow `yaml:"follow" default:"none" doc:"A source of site documents, Provisionings and Components that the appliance follows."`
 }
 
 // SecureBoot is about the owner's keys, with which the image on the stick is signed.

@@ -30,6 +30,7 @@ func (r *reader) validate(s *Site) {
 	r.checkAwayCopy(s.AwayCopy)
 	r.checkOIDC(s.Appliance.OIDC)
 	r.checkImages(&s.Images)
+	r.checkFollow(s.Appliance.Follow)
 	r.checkOverlaps(s)
 }
 

@@ -7,11 +7,12 @@ type Attention struct {
 	Components []string // that failed, are refused, or broke after they were ready
 	Launch     bool     // the launch failed
 	Uploads    []string // checks of the uploads that failed
+	Source     bool     // the newest revision of the source is refused
 }
 
 // None reports whether nothing needs a person.
 func (a Attention) None() bool {
-	return !a.Launch && len(a.Nodes)+len(a.Clusters)+len(a.Components)+len(a.Uploads) == 0
+	return !a.Launch && !a.Source && len(a.Nodes)+len(a.Clusters)+len(a.Components)+len(a.Uploads) == 0
 }
 
 // Attention finds in a document what needs a person. A stage that failed is not in it: State says that.
@@ -43,6 +44,7 @@ func (d Document) Attention() (a Attention) {
 	}
 
 	a.Launch = d.Launch.State == LaunchFailed
+	a.Source = d.Source != nil && d.Source.State == SourceRefused
 	return a
 }
 

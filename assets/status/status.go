@@ -43,6 +43,7 @@ type Document struct {
 	Artifacts *Artifacts `json:"artifacts,omitempty"` // nil until there is a place for them
 	Firewall  *Firewall  `json:"firewall,omitempty"`
 	AwayCopy  *AwayCopy  `json:"awayCopy,omitempty"` // nil before there was one or the site wants some
+	Source    *Source    `json:"source,omitempty"`   // nil if the site names none to follow
 }
 
 // AwayCopy is how copies of what cannot be made again stand.

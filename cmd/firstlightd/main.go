@@ -48,6 +48,7 @@ func newRootCommand() *cobra.Command {
 		newUnknownCommand(),
 		newLoginCommand(),
 		newSiteCommand(),
+		newSourceCommand(),
 		newReloadCommand(),
 		newAdoptCommand(),
 		newApproveCommand(),

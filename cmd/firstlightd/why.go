@@ -47,6 +47,9 @@ func newWhyCommand() *cobra.Command {
 
 			if len(args) == 0 && output != commandline.JSON {
 				writeStages(cmd.OutOrStdout(), unfinishedStages(d.Stages))
+				if d.Source != nil && (!problems || d.Source.State == status.SourceRefused) {
+					fmt.Fprintln(cmd.OutOrStdout(), console.SourceText(d.Source))
+				}
 			}
 
 			if len(args) == 1 {
@@ -60,7 +63,7 @@ func newWhyCommand() *cobra.Command {
 				return commandline.WriteJSON(cmd.OutOrStdout(), clusters)
 			case output == commandline.JSON:
 				return commandline.WriteJSON(cmd.OutOrStdout(), nodes)
-			case problems && len(nodes)+len(clusters)+len(d.Attention().Components) == 0 && !hasStuckUpdate(d.Clusters):
+			case problems && len(nodes)+len(clusters)+len(d.Attention().Components) == 0 && !d.Attention().Source && !hasStuckUpdate(d.Clusters):
 				fmt.Fprintln(cmd.OutOrStdout(), "No node and no cluster needs a person.")
 			case len(args) == 0 && !problems || len(nodes) > 0:
 				writeWhy(cmd.OutOrStdout(), nodes, len(args) == 1, time.Now())

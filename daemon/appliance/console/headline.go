@@ -46,6 +46,10 @@ func attention(d status.Document) string {
 		all = append(all, share(a.Components, len(d.Components), "component"))
 	}
 
+	if a.Source {
+		all = append(all, "revision of the source refused")
+	}
+
 	if len(a.Uploads) > 0 {
 		all = append(all, "uploads ("+strings.Join(a.Uploads, ", ")+")")
 	}

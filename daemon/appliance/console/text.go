@@ -69,6 +69,10 @@ func RenderText(d status.Document, now time.Time) string {
 		fmt.Fprintf(&b, "away copy     %s to %s\n", c.Made.UTC().Format("2006-01-02 15:04 UTC"), c.To)
 	}
 
+	if d.Source != nil {
+		fmt.Fprintf(&b, "%s\n", SourceText(d.Source))
+	}
+
 	if len(d.Notes) > 0 {
 		b.WriteByte('\n')
 	}

@@ -1,0 +1,114 @@
+package sitesource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Bounds of what is read of a source.
+const (
+	maxFiles    = 500
+	maxFileSize = 1 << 20 // bytes
+	maxSize     = 8 << 20 // bytes of all files
+)
+
+// Request is what is to be fetched, as the process that fetches reads it. One of Git and Bucket is given.
+type Request struct {
+	Git    *Git    `json:"git,omitempty"`
+	Bucket *Bucket `json:"bucket,omitempty"`
+	Path   string  `json:"path,omitempty"`  // of the folder; "" for all of the source
+	Known  string  `json:"known,omitempty"` // revision whose files are not needed again
+	Base   string  `json:"base,omitempty"`  // revision that the new one must descend from
+}
+
+// Git is a branch of a repository.
+type Git struct {
+	URL      string   `json:"url"`
+	Branch   string   `json:"branch"`
+	Username string   `json:"username,omitempty"`
+	Password string   `json:"password,omitempty"`
+	CA       string   `json:"ca,omitempty"`      // PEM
+	OpenPGP  []string `json:"openPGP,omitempty"` // keys that sign commits, in armor
+	SSH      []string `json:"ssh,omitempty"`     // the same, as in authorized_keys
+}
+
+// Bucket is a bucket of an S3 store.
+type Bucket struct {
+	Endpoint  string `json:"endpoint"`
+	Region    string `json:"region"`
+	Name      string `json:"name"`
+	AccessKey string `json:"accessKey"`
+	SecretKey string `json:"secretKey"`
+	CA        string `json:"ca,omitempty"` // PEM
+}
+
+// Answer is what the source has.
+type Answer struct {
+	Revision string            `json:"revision"`          // BRANCH@sha1:COMMIT, or sha256:DIGEST of a bucket
+	Files    map[string][]byte `json:"files,omitempty"`   // *.yaml and *.yml by their paths below the folder; none if Revision is Known
+	Refusal  string            `json:"refusal,omitempty"` // why the revision is not to be applied; it then has no files
+}
+
+// Fetch asks the source. The error is of one that does not answer as it should.
+func Fetch(ctx context.Context, r Request) (Answer, error) {
+	switch {
+	case r.Git != nil:
+		return fetchGit(ctx, *r.Git, r)
+	case r.Bucket != nil:
+		return fetchBucket(ctx, *r.Bucket, r)
+	}
+	return Answer{}, errors.New("no source is named")
+}
+
+// files collects what is read of a source.
+type files struct {
+	all  map[string][]byte
+	size int64
+}
+
+// isWanted reports whether a file can hold what an appliance takes.
+func isWanted(name string) bool {
+	ext := path.Ext(name)
+	return ext == ".yaml" || ext == ".yml"
+}
+
+// add takes one file of a size in bytes, which read returns. The error says which bound it is over.
+func (f *files) add(name string, size int64, read func() ([]byte, error)) error {
+	if f.size += size; size > maxFileSize || f.size > maxSize || len(f.all) == maxFiles {
+		return fmt.Errorf("%s: an appliance reads %d files of a source, each of %d KiB at most, and %d KiB of all; keep other "+
+			"YAML in another folder", name, maxFiles, maxFileSize>>10, maxSize>>10)
+	}
+	text, err := read()
+	if err != nil {
+		return err
+	}
+	if f.all == nil {
+		f.all = map[string][]byte{}
+	}
+	f.all[name] = text
+	return nil
+}
+
+// describeMissing is why a revision without any file is refused: applied, it would remove all that came from the source.
+func describeMissing(folder string) string {
+	if folder == "" {
+		return "it has no file *.yaml; add site.yaml"
+	}
+	return fmt.Sprintf("it has no file *.yaml in folder %s; add %s, or correct appliance.follow.path",
+		folder, path.Join(folder, SiteName))
+}
+
+// shorten is a revision for people: the branch with the first digits of the commit.
+func shorten(revision string) string {
+	branch, digest, isCommit := strings.Cut(revision, "@sha1:")
+	if isCommit && len(digest) > 12 {
+		return branch + "@" + digest[:12]
+	}
+	if digest, ok := strings.CutPrefix(revision, "sha256:"); ok && len(digest) > 12 {
+		return digest[:12]
+	}
+	return revision
+}

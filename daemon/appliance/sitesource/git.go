@@ -1,0 +1,160 @@
+package sitesource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	fluxgit "github.com/fluxcd/pkg/git"
+	"github.com/fluxcd/pkg/git/gogit"
+	"github.com/fluxcd/pkg/git/repository"
+	"github.com/go-git/go-billy/v5/memfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage/memory"
+)
+
+// noFolder is checked out in place of the work tree, which nobody needs.
+const noFolder = ".firstlight-none"
+
+// fetchGit reads the last commit of a branch with its history, in memory.
+func fetchGit(ctx context.Context, g Git, r Request) (Answer, error) {
+	u, err := url.Parse(g.URL)
+	if err != nil {
+		return Answer{}, fmt.Errorf("read address of the repository: %w", err)
+	}
+	auth := &fluxgit.AuthOptions{Transport: fluxgit.TransportType(u.Scheme), Host: u.Host, CAFile: []byte(g.CA)}
+	if g.Password != "" {
+		auth.Username, auth.Password = g.Username, g.Password
+	}
+
+	store := memory.NewStorage()
+	client, err := gogit.NewClient("/nonexistent", auth, gogit.WithStorer(store), gogit.WithWorkTreeFS(memfs.New()))
+	if err != nil {
+		return Answer{}, err
+	}
+	commit, err := client.Clone(ctx, g.URL, repository.CloneConfig{
+		CheckoutStrategy:          repository.CheckoutStrategy{Branch: g.Branch},
+		LastObservedCommit:        r.Known,
+		SparseCheckoutDirectories: []string{noFolder},
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	if commit == nil {
+		return Answer{}, fmt.Errorf("the repository has no commit on branch %s", g.Branch)
+	}
+
+	answer := Answer{Revision: g.Branch + "@" + commit.Hash.Digest()}
+	if !fluxgit.IsConcreteCommit(*commit) {
+		answer.Revision = r.Known
+		return answer, nil
+	}
+	if err := verifyCommit(commit, g); err != nil {
+		answer.Refusal = err.Error()
+		return answer, nil
+	}
+
+	head, err := object.GetCommit(store, plumbing.NewHash(commit.Hash.String()))
+	if err != nil {
+		return Answer{}, fmt.Errorf("read commit %s: %w", commit.Hash, err)
+	}
+	if answer.Refusal = checkDescent(store, head, r.Base); answer.Refusal != "" {
+		return answer, nil
+	}
+	answer.Files, answer.Refusal, err = readTree(head, r.Path)
+	return answer, err
+}
+
+// verifyCommit is nil if one of the keys has signed a commit, or none is given.
+func verifyCommit(c *fluxgit.Commit, g Git) error {
+	if len(g.OpenPGP)+len(g.SSH) == 0 {
+		return nil
+	}
+
+	var err error
+	switch {
+	case c.IsSSHSigned() && len(g.SSH) > 0:
+		_, err = c.VerifySSH(strings.Join(g.SSH, "\n"))
+	case c.IsPGPSigned() && len(g.OpenPGP) > 0:
+		_, err = c.VerifyPGP(g.OpenPGP...)
+	case c.Signature == "":
+		err = errors.New("it is not signed")
+	default:
+		err = errors.New("none of the keys is of the kind that signed it")
+	}
+	if err != nil {
+		return fmt.Errorf("no key of appliance.follow.git.verify has signed it: %w; have it signed by one of them", err)
+	}
+	return nil
+}
+
+// checkDescent is why a commit must not follow the one that was applied; "" if it may. A history that was written again
+// could bring back an old state of the site, with a good signature.
+func checkDescent(store *memory.Storage, head *object.Commit, base string) string {
+	_, hash, _ := strings.Cut(base, "@sha1:")
+	if hash == "" || hash == head.Hash.String() {
+		return ""
+	}
+
+	applied, err := object.GetCommit(store, plumbing.NewHash(hash))
+	isAncestor := false
+	if err == nil {
+		isAncestor, err = applied.IsAncestor(head)
+	}
+	if err == nil && isAncestor {
+		return ""
+	}
+	return fmt.Sprintf("history was rewritten: it does not descend from %s, which is applied; push a commit that does "+
+		"(git merge --strategy=ours %.12s), or have it forgotten on the appliance: firstlightd source forget", shorten(base), hash)
+}
+
+// readTree reads a folder of a commit; refusal is why it cannot be applied.
+func readTree(c *object.Commit, folder string) (all map[string][]byte, refusal string, err error) {
+	tree, err := c.Tree()
+	if err != nil {
+		return nil, "", fmt.Errorf("read commit %s: %w", c.Hash, err)
+	}
+	if folder != "" {
+		tree, err = tree.Tree(folder)
+		if errors.Is(err, object.ErrDirectoryNotFound) || errors.Is(err, object.ErrEntryNotFound) {
+			return nil, describeMissing(folder), nil
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("read folder %s of commit %s: %w", folder, c.Hash, err)
+		}
+	}
+
+	var read files
+	walker := tree.Files()
+	defer walker.Close()
+	err = walker.ForEach(func(f *object.File) error {
+		if !isWanted(f.Name) {
+			return nil
+		}
+		if f.Mode != filemode.Regular && f.Mode != filemode.Executable {
+			refusal = f.Name + " is a link; put the file itself in its place"
+			return nil
+		}
+		if err := read.add(f.Name, f.Size, func() ([]byte, error) {
+			text, err := f.Contents()
+			return []byte(text), err
+		}); err != nil {
+			refusal = err.Error()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("read commit %s: %w", c.Hash, err)
+	}
+	if refusal == "" && len(read.all) == 0 {
+		refusal = describeMissing(folder)
+	}
+	if refusal != "" {
+		return nil, refusal, nil
+	}
+	return read.all, "", nil
+}

@@ -1,0 +1,107 @@
+// Package sitesource follows a source of the site: a branch of a Git repository, or a bucket, in which the owner of many
+// appliances keeps a folder for each, with its site document and with Provisionings and Components. docs/sites.md walks
+// through it.
+package sitesource
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
+)
+
+// idleInterval is how often it is seen whether the site names a source.
+const idleInterval = 5 * time.Second
+
+// Follower follows the source that the site names, and does nothing while it names none. All fields are needed.
+type Follower struct {
+	Log   *slog.Logger
+	Site  func() *site.Site
+	Fetch func(ctx context.Context, r Request) (Answer, error)
+
+	Document func() ([]byte, error)                   // the site document that holds
+	Replace  func(text []byte, base, by string) error // has another one hold, unless the one that holds is not of the digest base
+	Digest   func(text []byte) string
+
+	// Objects has exactly these objects of a source in the API; API.Apply does.
+	Objects func(ctx context.Context, source string, all []*unstructured.Unstructured) error
+
+	Path    string // file of the record
+	Now     func() time.Time
+	Changed func() // the status is another one
+
+	mu     sync.Mutex
+	now    *record       // nil while no source is followed
+	kicked chan struct{} // made when it is needed
+
+	held    Answer  // newest revision of the source, until all of it is applied
+	heldFor Request // what held is the answer to
+}
+
+// Run follows until ctx ends, as soon as ready says that networks and the place of the record are there.
+func (f *Follower) Run(ctx context.Context, ready func() bool) error {
+	if !rerun.Await(ctx, ready) {
+		return nil
+	}
+	for {
+		pause := idleInterval
+		if follow := f.Site().WithDefaults().Appliance.Follow; follow == nil {
+			f.set(nil)
+		} else {
+			pause = time.Duration(follow.Interval)
+			if err := f.step(ctx, follow); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.kick():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Recheck has the source asked now.
+func (f *Follower) Recheck() {
+	select {
+	case f.kick() <- struct{}{}:
+	default:
+	}
+}
+
+func (f *Follower) kick() chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.kicked == nil {
+		f.kicked = make(chan struct{}, 1)
+	}
+	return f.kicked
+}
+
+// Status is how the source stands; nil if none is followed.
+func (f *Follower) Status() *status.Source {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now == nil {
+		return nil
+	}
+	return f.now.status()
+}
+
+func (f *Follower) set(r *record) {
+	f.mu.Lock()
+	wasThere := f.now != nil
+	f.now = r
+	f.mu.Unlock()
+	if r != nil || wasThere {
+		f.Changed()
+	}
+}
