@@ -14,6 +14,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/appliance/audit"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 )
 
@@ -73,14 +74,15 @@ func (f auditFlags) run(w io.Writer, now time.Time) error {
 	return cmp.Or(t.Flush(), err)
 }
 
-// isOwnRequest reports whether a part of the appliance asked. The daemon has the log-in of root and says that it is the
-// daemon: this leaves out what is usual, and proves nothing about who asked. What it does for a person is that person's.
+// isOwnRequest reports whether a part of the appliance asked. What the daemon does for a person is that person's. An entry
+// of an earlier version has the log-in of root, and the daemon is told from root by what the program says of itself.
 func isOwnRequest(e audit.Entry) bool {
 	if account, ok := strings.CutPrefix(e.User, "system:serviceaccount:"); ok {
 		namespace, _, _ := strings.Cut(account, ":")
 		return slices.Contains(vault.Namespaces(), namespace)
 	}
-	return e.User == "kubernetes-admin" && e.Program == "firstlightd" && e.As == ""
+	isDaemon := e.User == kube.DaemonUser || e.User == kube.AdminUser && e.Program == "firstlightd"
+	return isDaemon && e.As == ""
 }
 
 // printable hides what a screen would obey: clients choose some of the words.

@@ -18,7 +18,9 @@ import (
 
 // TestWhatIsDoneForAPersonIsNotTheAppliancesOwn: the daemon acts on behalf of whoever uses the page.
 func TestWhatIsDoneForAPersonIsNotTheAppliancesOwn(t *testing.T) {
-	e := audit.Entry{User: "kubernetes-admin", Program: "firstlightd"}
+	assert.True(t, isOwnRequest(audit.Entry{User: "kubernetes-admin", Program: "firstlightd"}), "of an earlier version")
+	assert.False(t, isOwnRequest(audit.Entry{User: "kubernetes-admin", Program: "kubectl"}))
+	e := audit.Entry{User: "firstlight:daemon", Program: "firstlightd"}
 	assert.True(t, isOwnRequest(e))
 	e.As = "firstlight:ann@laptop"
 	assert.False(t, isOwnRequest(e))
@@ -40,7 +42,7 @@ func TestAuditListsWhoChangedWhat(t *testing.T) {
 	add(48*time.Hour, "system:serviceaccount:alpha:old", "curl/8", 204, "")
 	add(2*time.Hour, "system:serviceaccount:alpha:ci", "firstlight/0.1 (linux)", 204, "")
 	add(time.Hour, "system:serviceaccount:beta:ci", "curl\x1b[2J/8", 403, "it may not")
-	add(time.Minute, "kubernetes-admin", "firstlightd/v0", 200, "")
+	add(time.Minute, "firstlight:daemon", "firstlightd/v0", 200, "")
 	add(time.Minute, "kubernetes-admin", "kubectl/v1", 200, "")
 	add(time.Minute, "system:serviceaccount:bpa:bpa-operator", "firstlightd/v0", 200, "")
 

@@ -19,7 +19,8 @@ const (
 	hostOperator = "system:serviceaccount:metal3:baremetal-operator-controller-manager"
 	capiManager  = "system:serviceaccount:capi-system:capi-manager"
 	uploads      = "system:serviceaccount:artifacts:artifacts"
-	daemonUser   = "kubernetes-admin" // root on the appliance, too
+	daemonUser   = DaemonUser
+	rootUser     = AdminUser
 	collector    = "system:serviceaccount:kube-system:generic-garbage-collector"
 	kubelet      = "system:node:x"
 	tenant       = "system:serviceaccount:alpha:ci"
@@ -83,8 +84,10 @@ func TestWhatIsWrittenDown(t *testing.T) {
 		"a tenant asks for a token":                    {tenant, "create serviceaccounts/token"},
 		"a tenant writes how a host stands":            {tenant, "patch baremetalhosts.metal3.io/status"},
 		"another service account of metal3 reads one":  {"system:serviceaccount:metal3:default", "get secrets"},
-		"root gives rights":                            {daemonUser, "create clusterrolebindings.rbac.authorization.k8s.io"},
-		"root changes a Secret":                        {daemonUser, "patch secrets"},
+		"root gives rights":                            {rootUser, "create clusterrolebindings.rbac.authorization.k8s.io"},
+		"root changes a Secret":                        {rootUser, "patch secrets"},
+		"root reads Secrets":                           {rootUser, "list secrets"},
+		"the daemon changes a Secret":                  {daemonUser, "patch secrets"},
 		"the operator of clusters starts an installer": {bpaOperator, "create jobs.batch"},
 		"the operator of hosts changes a Secret":       {hostOperator, "update secrets"},
 		"Cluster API makes a Machine":                  {capiManager, "create machines.cluster.x-k8s.io"},

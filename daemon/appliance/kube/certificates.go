@@ -43,6 +43,8 @@ const (
 	accountKey = pkiDir + "/sa" // .key and .pub: signs service account tokens
 	nodeClient = pkiDir + "/kubelet-client"
 	nodeServer = pkiDir + "/kubelet-server"
+
+	daemonClient = pkiDir + "/daemon"
 )
 
 // leaf is a certificate that is wanted.
@@ -98,6 +100,13 @@ func leaves(c Config) []leaf {
 			authority: caPath,
 			cn:        AdminUser,
 			org:       "system:masters",
+			usages:    []x509.ExtKeyUsage{user},
+		},
+		{
+			path:      daemonClient,
+			authority: caPath,
+			cn:        DaemonUser,
+			org:       "system:masters", // it makes the rights of all others, in an API that has none yet
 			usages:    []x509.ExtKeyUsage{user},
 		},
 		{

@@ -16,8 +16,7 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
-// apiClient is what talks to the API server, as long as its address and the administrator's certificate
-// are the same.
+// apiClient is what talks to the API server, as long as its address and the daemon's certificate are the same.
 type apiClient struct {
 	address     netip.Addr
 	certificate string // its text
@@ -26,11 +25,11 @@ type apiClient struct {
 	client      client.WithWatch
 }
 
-// connect returns clients with the administrator's certificate. No request is made.
+// connect returns clients with the daemon's certificate. No request is made.
 func (c *Cluster) connect() (*apiClient, error) {
-	certificate, err := os.ReadFile(c.path(pkiDir + "/admin.crt"))
+	certificate, err := os.ReadFile(c.path(daemonClient + ".crt"))
 	if err != nil {
-		return nil, fmt.Errorf("read administrator's certificate: %w", err)
+		return nil, fmt.Errorf("read the daemon's certificate: %w", err)
 	}
 
 	c.mu.Lock()
@@ -44,8 +43,8 @@ func (c *Cluster) connect() (*apiClient, error) {
 		Host: "https://" + netip.AddrPortFrom(address, 6443).String(),
 		TLSClientConfig: rest.TLSClientConfig{
 			CAFile:   c.path(caPath + ".crt"),
-			CertFile: c.path(pkiDir + "/admin.crt"),
-			KeyFile:  c.path(pkiDir + "/admin.key"),
+			CertFile: c.path(daemonClient + ".crt"),
+			KeyFile:  c.path(daemonClient + ".key"),
 		},
 		UserAgent: "firstlightd",
 		QPS:       100,

@@ -38,8 +38,12 @@ const NodeName = "appliance"
 // AdminConfig is where kubectl on the appliance finds the cluster.
 const AdminConfig = "/etc/kubernetes/admin.conf"
 
-// AdminUser is who it is for: the daemon, and root on the appliance. People from afar have names of their own.
+// AdminUser is who it is for: root on the appliance. People from afar have names of their own.
 const AdminUser = "kubernetes-admin"
+
+// DaemonUser is the daemon in the API: what it alone says of objects is known by that. No person has the name, theirs
+// have an @ (CheckPersonName).
+const DaemonUser = PersonPrefix + "daemon"
 
 // Config is what a site may decide.
 type Config struct {
@@ -158,7 +162,7 @@ func (c *Cluster) REST() (*rest.Config, error) {
 }
 
 // User is who the appliance is for the API server.
-func (c *Cluster) User() string { return AdminUser }
+func (c *Cluster) User() string { return DaemonUser }
 
 // StartBeside has something started together with the system's pods. It is called before the stages run.
 func (c *Cluster) StartBeside(start func(ctx context.Context, report bringup.Report)) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -295,4 +296,31 @@ func TestClientsFollowTheSite(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "https://172.22.0.1:6443", before.Host)
 	assert.Equal(t, "https://10.1.2.3:6443", after.Host)
+}
+
+// TestTheDaemonIsNotRootsKubectl: what the daemon alone may say of hosts is known by its user. An appliance that comes
+// from a version without that user gets it at its next start; the version before finds what it needs as it was.
+func TestTheDaemonIsNotRootsKubectl(t *testing.T) {
+	c, _ := cluster(t)
+	_, err := c.mintMissing()
+	require.NoError(t, err)
+	for _, ext := range []string{".crt", ".key"} {
+		require.NoError(t, os.Remove(c.path(daemonClient+ext)))
+	}
+	require.Error(t, c.certificatesDone())
+	fresh, err := c.mintMissing()
+	require.NoError(t, err)
+	assert.Equal(t, []string{daemonClient}, fresh)
+
+	config, err := c.REST()
+	require.NoError(t, err)
+	for file, want := range map[string]string{config.CertFile: DaemonUser, c.path(pkiDir + "/admin.crt"): AdminUser} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		block, _ := pem.Decode(text)
+		cert, err := x509.ParseCertificate(block.Bytes)
+		require.NoError(t, err)
+		assert.Equal(t, want, cert.Subject.CommonName)
+	}
+	assert.Error(t, CheckPersonName(strings.TrimPrefix(DaemonUser, PersonPrefix)), "a person may take the name")
 }

@@ -28,7 +28,8 @@ type hostAPI struct {
 	t          *testing.T
 	client     client.Client
 	kubectl    string
-	kubeconfig string
+	kubeconfig string   // of the daemon
+	asRoot     []string // flags by which kubectl is root's on the appliance
 	transcript strings.Builder
 }
 
@@ -42,6 +43,7 @@ func newHostAPI(t *testing.T) *hostAPI {
 	scheme, err := Scheme()
 	require.NoError(t, err)
 	a := &hostAPI{t: t, kubectl: kubectl, kubeconfig: server.Kubeconfig}
+	a.asRoot = []string{"--client-certificate=" + server.OwnerCert, "--client-key=" + server.OwnerKey}
 	a.client, err = client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 
@@ -53,7 +55,7 @@ func newHostAPI(t *testing.T) *hostAPI {
 	a.must("wait", "--for=condition=Established", "crd/baremetalhosts.metal3.io", "--timeout=60s")
 	a.must("create", "namespace", Namespace)
 
-	set, err := apply.New("test", append(Policy(), AdmissionPolicies(kube.AdminUser)...)...)
+	set, err := apply.New("test", append(Policy(), AdmissionPolicies(kube.DaemonUser)...)...)
 	require.NoError(t, err)
 	require.NoError(t, set.Apply(t.Context(), a.client))
 	// The policies hold some moments after they were written.
@@ -158,9 +160,13 @@ spec: {online: true, automatedCleaningMode: metadata}}`), 0o600))
 	asOwner := []string{"--as=ann@laptop", "--as-group=system:masters"}
 	clear := `{"metadata":{"annotations":{"` + annotationPaused + `":null,"` + label.Cleared + `":"` +
 		ClearedImage(a.host("later").Spec.Image) + `"}}}`
-	out, err := a.run(append(asOwner, "-n", "metal3", "patch", "bmh", "later", "--type=merge", "-p", clear)...)
-	require.Error(t, err, "a person clears a host: %s", out)
-	assert.Contains(t, out, "the appliance alone sets it")
+	var out string
+	var err error
+	for who, flags := range map[string][]string{"a person": asOwner, "root": a.asRoot} {
+		out, err = a.run(append(flags, "-n", "metal3", "patch", "bmh", "later", "--type=merge", "-p", clear)...)
+		require.Error(t, err, "%s clears a host: %s", who, out)
+		assert.Contains(t, out, "the appliance alone sets it")
+	}
 	patch(`{"metadata":{"annotations":{"` + annotationPaused + `":null,"` + label.Cleared + `":"` + url + `"}}}`)
 	assert.True(t, held(), "cleared for a URL, whatever is there")
 	patch(clear)
@@ -208,7 +214,7 @@ spec: {online: true, automatedCleaningMode: metadata}}`), 0o600))
 	// A host that somebody saved, or moves here, comes without what was said of it elsewhere.
 	require.NoError(t, os.WriteFile(file, []byte(`{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost,
 metadata: {name: saved, annotations: {firstlight.dev/cleared: registration}}, spec: {online: true}}`), 0o600))
-	a.must(append(asOwner, "-n", "metal3", "apply", "-f", file)...)
+	a.must(append(a.asRoot, "-n", "metal3", "apply", "-f", file)...)
 	h = a.host("saved")
 	assert.NotContains(t, h.Annotations, label.Cleared)
 	assert.Equal(t, label.Hold, h.Annotations[annotationPaused], "powered on unchecked")

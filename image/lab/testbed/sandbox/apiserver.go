@@ -39,9 +39,9 @@ type API struct {
 	URL        string // https://127.0.0.1:PORT
 	CAFile     string
 	CAKeyFile  string
-	CertFile   string // of kube.AdminUser, as the daemon's
+	CertFile   string // of kube.DaemonUser
 	KeyFile    string
-	OwnerCert  string // file, of a member of system:masters who is not the daemon
+	OwnerCert  string // file, of kube.AdminUser, as that of kubectl on the appliance
 	OwnerKey   string // file
 	Kubeconfig string // a file that says all that
 	AuditLog   string // the API server's
@@ -330,11 +330,11 @@ current-context: test
 	return errors.Join(
 		leaf("server", 2, pkix.Name{CommonName: "kube-apiserver"}, x509.ExtKeyUsageServerAuth),
 		leaf(
-			"admin", 3, pkix.Name{CommonName: kube.AdminUser, Organization: []string{"system:masters"}},
+			"admin", 3, pkix.Name{CommonName: kube.DaemonUser, Organization: []string{"system:masters"}},
 			x509.ExtKeyUsageClientAuth,
 		),
 		leaf(
-			"owner", 4, pkix.Name{CommonName: "owner", Organization: []string{"system:masters"}},
+			"owner", 4, pkix.Name{CommonName: kube.AdminUser, Organization: []string{"system:masters"}},
 			x509.ExtKeyUsageClientAuth,
 		),
 		os.WriteFile(a.Kubeconfig, []byte(kubeconfig), 0o600))

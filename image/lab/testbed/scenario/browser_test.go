@@ -47,7 +47,7 @@ func TestANodeIsSwitchedOffByThePage(t *testing.T) {
 	said := ""
 	assert.Eventually(t, func() bool {
 		said = run(t, ctx, d, "firstlightd", "audit", "--user", "firstlight:")
-		return strings.Contains(said, "kubernetes-admin as firstlight:ann@laptop")
+		return strings.Contains(said, "firstlight:daemon as firstlight:ann@laptop")
 	}, 2*time.Minute, time.Second)
 	t.Log(said)
 	assert.Regexp(t, `firstlight:ann@laptop .* power-off +nodes\.page\.firstlight\.dev/`+server.Name+` +200`, said)
