@@ -30,7 +30,7 @@ func LoadAfter(name string, data, inUse []byte) (*Site, Problems) {
 		}
 	}
 	if len(problems) > 0 {
-		return nil, problems.Sorted()
+		return nil, problems.Sort()
 	}
 	return s, nil
 }

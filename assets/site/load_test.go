@@ -21,7 +21,7 @@ func TestASiteInUseIsAccepted(t *testing.T) {
 		lines = append(lines, p.Line)
 	}
 	assert.Equal(t, []int{3, 25, 31}, lines, "no version had userData and took these")
-	assert.Equal(t, all, append(problems, notes...).Sorted())
+	assert.Equal(t, all, append(problems, notes...).Sort())
 
 	s, notes, problems = Accept("site.yaml", []byte(`
 networks: {provisioning: {dhcp: {range: 172.22.0.10-172.22.0.10}}}

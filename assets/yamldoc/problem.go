@@ -36,8 +36,8 @@ func (p Problem) String() string {
 // Problems are all mistakes of a document, sorted by line. No problems is nil.
 type Problems []Problem
 
-// Sorted returns the problems by line and path, each once.
-func (ps Problems) Sorted() Problems {
+// Sort returns the problems by line and path, each once.
+func (ps Problems) Sort() Problems {
 	all := slices.Clone(ps)
 	slices.SortStableFunc(all, func(a, b Problem) int {
 		return cmp.Or(a.Line-b.Line, strings.Compare(a.Path, b.Path))

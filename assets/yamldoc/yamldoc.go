@@ -189,11 +189,11 @@ func (d *Document) lineOf(path string) int {
 }
 
 // Notes returns the first MaxProblems that were noted, by line, each once.
-func (d *Document) Notes() Problems { return d.notes.Sorted() }
+func (d *Document) Notes() Problems { return d.notes.Sort() }
 
 // Problems returns the problems by line, each once.
 func (d *Document) Problems() Problems {
-	d.problems = d.problems.Sorted()
+	d.problems = d.problems.Sort()
 	if n := len(d.problems); n > MaxProblems {
 		d.problems[n-1] = Problem{d.File, d.problems[n-2].Line, "", "and more problems; correct these first"}
 	}
