@@ -33,6 +33,9 @@ func (d *Daemon) Document() status.Document {
 		AwayCopy:   d.copier.status(d.host.Site().AwayCopy),
 		Source:     d.follower.Status(),
 	}
+	if d.isGuest() {
+		doc.Firewall = nil // the node's owner filters its packets
+	}
 	d.networkDHCP.AddStatus(&doc)
 	doc.Notes = append(doc.Notes, d.boot.Notes()...)
 	doc.Notes = append(doc.Notes, d.metal.UnknownNotes()...)

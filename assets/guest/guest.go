@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/label"
 )
 
 // Names in the cluster.
 const (
 	Namespace  = "firstlight"
-	Name       = "firstlight"                // of Deployment, ServiceAccount and pod
-	NodeLabel  = "firstlight.dev/appliance"  // of the one node that the appliance runs on; its value says nothing
+	Name       = "firstlight" // of Deployment, ServiceAccount and pod
+	NodeLabel  = label.Appliance
 	SiteSecret = "firstlight-site"           // with SiteKey
 	SiteKey    = "site.yaml"                 // the site document
 	Folder     = "/var/lib/firstlight-guest" // on that node, unless its owner names another one

@@ -105,10 +105,13 @@ const ExpectedHosts = "firstlight.dev/expected-hosts"
 const (
 	SiteName = "firstlight.dev/site-name" // label of every Launch: name of its site
 	Run      = "firstlight.dev/run"       // annotation of a Job: the installer's run as JSON
-	Applied  = "firstlight.dev/applied"   // annotation: digest of what was applied last
-	Binary   = "firstlight.dev/binary"    // annotation of pods: digest of the program they run; another one replaces them
-	Config   = "firstlight.dev/config"    // the same of a configuration
-	Keys     = "firstlight.dev/keys"      // the same of a store's keys
+	// Appliance is a label of the one node on which an appliance runs as a guest; its value says nothing.
+	Appliance = "firstlight.dev/appliance"
+
+	Applied = "firstlight.dev/applied" // annotation: digest of what was applied last
+	Binary  = "firstlight.dev/binary"  // annotation of pods: digest of the program they run; another one replaces them
+	Config  = "firstlight.dev/config"  // the same of a configuration
+	Keys    = "firstlight.dev/keys"    // the same of a store's keys
 )
 
 // Synced is a label of images in containerd, "true": the image's content and its unpacked files are known to be on

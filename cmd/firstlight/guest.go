@@ -83,19 +83,16 @@ The root of the image is mounted to be read, out of sight of others, which needs
 	return cmd
 }
 
-// writeGuestImages writes the archive, whole or not at all.
+// writeGuestImages writes the archive, which must not exist yet; what was begun is removed if it cannot be completed.
 func writeGuestImages(image, archive string, out io.Writer) (err error) {
-	partial := archive + ".partial"
-	file, err := os.OpenFile(partial, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	file, err := os.OpenFile(archive, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return fmt.Errorf("write archive: %w", err)
 	}
 	defer func() {
 		if err = errors.Join(err, file.Close()); err != nil {
-			err = errors.Join(err, os.Remove(partial))
-			return
+			err = errors.Join(err, os.Remove(archive))
 		}
-		err = os.Rename(partial, archive)
 	}()
 
 	var written []string
