@@ -42,6 +42,7 @@ type Config struct {
 	User     string
 	Password string
 	Serial   string         // of the server, in its inventory (FRU); "": it has no inventory
+	Console  string         // HOST:PORT of its serial port, by TCP, which serial over LAN passes on; "": it has none
 	Device   string         // it boots from; "": BootNone
 	Front    net.PacketConn // where it is asked; closed with the BMC
 	Inside   netip.Addr     // what the system inside is told is the BMC's address (Args), until SetInside; invalid: it sees no BMC
@@ -76,10 +77,18 @@ set_working_mc 0x20
     allowed_auths_admin none md2 md5 straight
     guid a123456789abcdefa123456789abcdef
   endlan
-  chassis_control %q
+%s  chassis_control %q
   user 1 true "" "" user 10 none md2 md5 straight
   user 2 true %q %q admin 10 none md2 md5 straight
 `
+
+// consoleConfig has serial over LAN pass on what is at an address; "": there is none.
+func consoleConfig(address string) string {
+	if address == "" {
+		return ""
+	}
+	return fmt.Sprintf("  sol %q 115200\n", "tcp:"+address)
+}
 
 // controller is what the simulator emulates (ipmi_sim_cmd(5)): a management controller and
 // an event log.
@@ -135,8 +144,8 @@ func (b *BMC) start() error {
 		inventoryFile: inventory,
 		addressFile:   b.config.Inside.String() + "\n",
 		"lan":         fmt.Sprintf(lanProgram, filepath.Join(dir, addressFile)),
-		"lan.conf": fmt.Sprintf(simulated, b.config.Name, system, port, lan, filepath.Join(dir, "chassis"),
-			b.config.User, b.config.Password),
+		"lan.conf": fmt.Sprintf(simulated, b.config.Name, system, port, lan, consoleConfig(b.config.Console),
+			filepath.Join(dir, "chassis"), b.config.User, b.config.Password),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 			return err
