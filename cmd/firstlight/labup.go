@@ -38,6 +38,11 @@ and may be interrupted and asked again at any time.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&u.want.Image, "image", "build/firstlight.img", "the stick's image; it is only read")
+	flags.StringVar(
+		&u.want.System, "system", "",
+		"raw image of a disk with a system that has systemd and cloud-init: the appliance is installed on that, instead of "+
+			"starting from the stick; it is only read",
+	)
 	flags.IntVar(&u.want.Nodes, "nodes", u.want.Nodes, "number of nodes")
 	flags.StringVar(
 		&u.firmware, "firmware", string(u.want.Firmware),
@@ -58,7 +63,8 @@ and may be interrupted and asked again at any time.`,
 	)
 	flags.IntVar(&u.want.Appliance, "appliance-memory", u.want.Appliance, "memory of the appliance, MiB")
 	flags.IntVar(&u.want.CPUs, "appliance-cpus", u.want.CPUs, "processors of the appliance")
-	flags.IntVar(&u.want.StickGiB, "stick", u.want.StickGiB, "size of the stick, GiB")
+	flags.StringVar(&u.want.NICModel, "appliance-nic", "", "QEMU's device that the appliance's cards are, such as e1000e (default virtio-net-pci)")
+	flags.IntVar(&u.want.StickGiB, "stick", u.want.StickGiB, "size of the stick, or of the disk of --system, GiB")
 	flags.BoolVar(&u.want.Capture, "capture", false, "write what passes the switch to *.pcap; of TCP only the headers")
 	flags.BoolVar(&u.want.Cluster, "cluster", u.want.Cluster, "install one Kubernetes of all nodes")
 	bindAccel(flags, &u.accel)
@@ -218,13 +224,19 @@ func labOrder(dir string, want virtualrack.Order, changed func(flag string) bool
 	}
 
 	want.Image = image
+	if want.System != "" {
+		if want.System, err = filepath.Abs(want.System); err != nil {
+			return want, fmt.Errorf("find system: %w", err)
+		}
+	}
 	have, ok, err := virtualrack.ReadOrder(dir)
 	if err != nil || !ok {
 		return want, err
 	}
 
 	for flag, take := range map[string]func(){
-		"image": func() { have.Image = want.Image }, "nodes": func() { have.Nodes = want.Nodes }, "firmware": func() { have.Firmware = want.Firmware },
+		"image": func() { have.Image = want.Image }, "system": func() { have.System = want.System },
+		"appliance-nic": func() { have.NICModel = want.NICModel }, "nodes": func() { have.Nodes = want.Nodes }, "firmware": func() { have.Firmware = want.Firmware },
 		"bmc":    func() { have.BMC = want.BMC },
 		"memory": func() { have.MiB = want.MiB }, "disk": func() { have.DiskGiB = want.DiskGiB }, "disks": func() { have.Disks = want.Disks },
 		"nics": func() { have.NICs = want.NICs }, "gateway": func() { have.Gateway = want.Gateway }, "appliance-memory": func() { have.Appliance = want.Appliance },

@@ -202,9 +202,13 @@ func (c Client) Console(machine string) (string, error) {
 	return filepath.Join(c.Dir, machinesDir, machine, "console.log"), nil
 }
 
-// SSH are the arguments for the ssh command that lead to a machine.
+// SSH are the arguments for the ssh command that lead to a machine, or to System.
 func (c Client) SSH(machine string) ([]string, error) {
-	if _, err := c.Console(machine); err != nil {
+	r, err := c.Rack()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.Find(machine); err != nil && (machine != System || r.Order.System == "") {
 		return nil, err
 	}
 	return []string{"ssh", "-F", filepath.Join(c.Dir, sshDir, configFile), machine}, nil

@@ -198,6 +198,9 @@ func (s *supervisor) resolveAddress(host, port string) (netip.AddrPort, error) {
 	if host == Appliance { // also while the provisioning network is in use by a test
 		return netip.AddrPortFrom(addressOf(bmcs, applianceHost), uint16(number)), nil
 	}
+	if host == System && s.rack.Order.System != "" {
+		return netip.AddrPortFrom(addressOf(system, systemHost), uint16(number)), nil
+	}
 
 	c, err := s.rack.Find(host)
 	return netip.AddrPortFrom(s.addressOf(c), uint16(number)), err

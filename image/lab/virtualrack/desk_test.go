@@ -46,7 +46,9 @@ func TestMain(m *testing.M) {
 
 // fakes are programs that look like those of a rack and only wait.
 var fakes = map[string]string{
-	"qemu-system-x86_64": `case "$*" in *"-name appliance"*)
+	"qemu-system-x86_64": `case "$*" in *serial=system*)
+	echo "Linux version 6"; echo "firstlight lab: installing"; echo "firstlight lab: not installed";;
+*"-name appliance"*)
 	echo "Firstlight 0.1.0: looking for the stick"; echo "Welcome to Debian"; echo "firstlight: data-mounted: ok, 0.1 s";; *)
 	[ ! -e no-memory ] || { echo "qemu: cannot set up guest memory" >&2; exit 1; }
 	echo "a node";; esac
@@ -61,7 +63,10 @@ for last; do :; done; case $last in *[!0-9]*) : >"$last";; *) for f; do case $f 
 // newRack is a directory with a rack of fakes, not started.
 func newRack(t *testing.T) Client { return newRackOf(t, DefaultOrder()) }
 
-func newRackOf(t *testing.T, o Order) Client {
+func newRackOf(t *testing.T, o Order) Client { return newRackOfProgram(t, o, "/bin/firstlight") }
+
+// newRackOfProgram is one whose command is program.
+func newRackOfProgram(t *testing.T, o Order, program string) Client {
 	bin := t.TempDir()
 	for name, script := range fakes {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
@@ -74,7 +79,7 @@ func newRackOf(t *testing.T, o Order) Client {
 		Content: disk.FAT{Label: "SITE", Files: []disk.File{readme}},
 	}}}))
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 25), "rack") // longer than a socket's name may be
-	require.NoError(t, writeRack(dir, "/bin/firstlight", o))               // whatever memory there is
+	require.NoError(t, writeRack(dir, program, o))                         // whatever memory there is
 	t.Setenv(superviseDir, dir)
 	t.Cleanup(func() {
 		_, err := TearDown(dir)

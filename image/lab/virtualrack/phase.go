@@ -18,6 +18,13 @@ const (
 	PhaseFirmware  = "firmware"  // power is on, nothing of ours has spoken
 	PhaseInitramfs = "initramfs" // firstlight-init looks for the stick
 	PhaseSystemd   = "systemd"
+
+	// Of an appliance that is installed on a system.
+	PhaseSystem       = "system"        // that starts
+	PhaseInstalling   = "installing"    // firstlight install
+	PhaseStarting     = "starting"      // it is installed and has not been heard of
+	PhaseNotInstalled = "not-installed" // refused, or failed
+
 	PhaseReady     = "ready"   // the appliance: every stage holds
 	PhaseWaiting   = "waiting" // a node that the appliance has not spoken of
 	PhaseInstalled = "provisioned"
@@ -54,14 +61,20 @@ var stageForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
 
 // phaseTracker follows the appliance by what it prints, until it can be asked.
 type phaseTracker struct {
-	phase string
-	done  map[string]bool // stages
+	onSystem bool // the appliance is installed on one, whose console this is
+	phase    string
+	done     map[string]bool // stages
 }
 
 func (c *phaseTracker) powerOn() { c.phase, c.done = PhaseFirmware, map[string]bool{} }
 
 // handleLine takes one line.
 func (c *phaseTracker) handleLine(line string) {
+	if c.onSystem {
+		c.handleSystemLine(line)
+		return
+	}
+
 	switch {
 	case strings.Contains(line, lineReady), strings.Contains(line, lineNeeds):
 		c.phase = PhaseReady
@@ -99,7 +112,7 @@ func applianceState(on bool, c phaseTracker, doc *status.Document) (phase string
 			}
 		}
 
-		steps := map[string]int{PhaseInitramfs: 1, PhaseSystemd: 2}[c.phase]
+		steps := map[string]int{PhaseInitramfs: 1, PhaseSystemd: 2, PhaseInstalling: 1, PhaseStarting: 2}[c.phase]
 		if len(c.done) > 0 {
 			steps = bootSteps
 		}

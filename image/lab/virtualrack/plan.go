@@ -17,17 +17,19 @@ import (
 
 // Order is what a rack is asked to be.
 type Order struct {
-	Image     string   `json:"image"`          // of the stick; absolute
-	Nodes     int      `json:"nodes"`          // 1 to MaxNodes
-	Firmware  Firmware `json:"firmware"`       // of the nodes
-	BMC       BMCs     `json:"bmc"`            // of the nodes
-	MiB       int      `json:"mib"`            // memory of a node
-	DiskGiB   int      `json:"diskGiB"`        // of each disk of a node
-	Disks     int      `json:"disks"`          // of a node; 1 or more
-	NICs      int      `json:"nics"`           // of a node; the second and further ones are on a network of their own
-	Gateway   bool     `json:"gateway"`        // a network of the owner, with a gateway and a resolver that lead nowhere
-	Appliance int      `json:"appliance"`      // memory of the appliance, MiB
-	CPUs      int      `json:"cpus,omitempty"` // of the appliance; 0, in racks of before: applianceCPUs
+	Image     string   `json:"image"`              // of the stick; absolute
+	System    string   `json:"system,omitempty"`   // raw image of a disk with a system, on which the appliance is installed; absolute; "": it starts from the stick
+	Nodes     int      `json:"nodes"`              // 1 to MaxNodes
+	Firmware  Firmware `json:"firmware"`           // of the nodes
+	BMC       BMCs     `json:"bmc"`                // of the nodes
+	MiB       int      `json:"mib"`                // memory of a node
+	DiskGiB   int      `json:"diskGiB"`            // of each disk of a node
+	Disks     int      `json:"disks"`              // of a node; 1 or more
+	NICs      int      `json:"nics"`               // of a node; the second and further ones are on a network of their own
+	Gateway   bool     `json:"gateway"`            // a network of the owner, with a gateway and a resolver that lead nowhere
+	Appliance int      `json:"appliance"`          // memory of the appliance, MiB
+	CPUs      int      `json:"cpus,omitempty"`     // of the appliance; 0, in racks of before: applianceCPUs
+	NICModel  string   `json:"nicModel,omitempty"` // of the appliance's cards, as QEMU names devices; "": virtio-net-pci
 	StickGiB  int      `json:"stickGiB"`
 	Cluster   bool     `json:"cluster"`             // one Kubernetes of all nodes, its control plane on the first that is free
 	Capture   bool     `json:"capture"`             // everything on the wire, to files
@@ -101,6 +103,9 @@ func (o Order) Check() error {
 	if !slices.Contains([]BMCs{AllIPMI, AllRedfish, MixedBMCs}, o.BMC) {
 		return fmt.Errorf("BMCs %q; want %s, %s or %s", o.BMC, AllIPMI, AllRedfish, MixedBMCs)
 	}
+	if o.NICModel != "" && !slices.Contains(nicModels, o.NICModel) {
+		return fmt.Errorf("cards of model %q; want %s", o.NICModel, strings.Join(nicModels, ", "))
+	}
 	return o.checkDiscover()
 }
 
@@ -137,7 +142,8 @@ const (
 	provisioning = "provisioning"
 	bmcs         = "bmc"
 	baremetal    = "baremetal"
-	data         = "data" // the further NICs of nodes; nobody else is on it
+	system       = "system" // of the machine that the appliance is installed on, by which its owner reaches it
+	data         = "data"   // the further NICs of nodes; nobody else is on it
 )
 
 // networks is the address plan.
@@ -145,6 +151,7 @@ var networks = map[string]netip.Prefix{
 	provisioning: netip.MustParsePrefix("172.22.0.0/24"),
 	bmcs:         netip.MustParsePrefix("172.23.0.0/24"),
 	baremetal:    netip.MustParsePrefix("172.24.0.0/24"),
+	system:       netip.MustParsePrefix("172.25.0.0/24"),
 }
 
 // Last bytes of addresses within those networks.
@@ -210,6 +217,11 @@ func Plan(o Order) Rack {
 
 	if o.Bond {
 		r.Appliance.Cards = append(r.Appliance.Cards, Card{macOf(0, bondCard), provisioning})
+	}
+
+	if o.System != "" {
+		r.Networks = append(r.Networks, system)
+		r.Appliance.Cards = append(r.Appliance.Cards, Card{macOf(0, systemCard), system})
 	}
 
 	if o.NICs > 1 {
@@ -296,17 +308,18 @@ func (r Rack) Find(name string) (MachineSpec, error) {
 // stickImage is the rack's own name for the image, in its directory.
 const stickImage = "stick.img"
 
+// stickSerial is the stick's serial number.
+const stickSerial = "stick"
+
 // disks of a node, and the stick: the firmware begins with the one that boots.
 func (r Rack) disks(c MachineSpec) []lab.Disk {
 	const gib = 1 << 30
 	if c.Name == Appliance {
-		return []lab.Disk{{
-			Image:  stickImage,
-			Bus:    lab.USB,
-			Serial: "stick",
-			Bytes:  int64(r.Order.StickGiB) * gib,
-			Quick:  true,
-		}}
+		if r.Order.System != "" {
+			return r.systemDisks(int64(r.Order.StickGiB) * gib)
+		}
+		size := int64(r.Order.StickGiB) * gib
+		return []lab.Disk{{Image: stickImage, Bus: lab.USB, Serial: stickSerial, Bytes: size, Quick: true}}
 	}
 
 	var all []lab.Disk
@@ -365,6 +378,9 @@ func (r Rack) config(c MachineSpec, dir string, port func(computer string, card 
 
 	for i, card := range c.Cards {
 		nic := lab.NIC{MAC: card.MAC, Port: port(c.Name, i), NoROM: i > 0}
+		if c.Name == Appliance {
+			nic.Model = r.Order.NICModel
+		}
 		if r.Order.Discover && c.Name == Appliance {
 			nic.Slot = firstSlot + i
 		}

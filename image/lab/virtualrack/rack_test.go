@@ -40,7 +40,9 @@ func newCommand(t *testing.T, kind string) command {
 	}
 	tmp := t.TempDir()
 	c := command{t: t, path: filepath.Join(tmp, "firstlight"), dir: filepath.Join(tmp, "rack")}
-	out, err := exec.Command("go", "build", "-o", c.path, "../../../cmd/firstlight").CombinedOutput()
+	build := exec.Command("go", "build", "-o", c.path, "../../../cmd/firstlight")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // another system may run it, with another libc
+	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
 	if os.Getuid() == 0 {
 		require.NoError(t, os.Chown(tmp, nobody, nobody))

@@ -116,6 +116,9 @@ func sshConfig(r Rack, dir, program string) string {
 	dial := fmt.Sprintf("\tProxyCommand %s lab dial --dir %s %%n %%p\n",
 		strings.ReplaceAll(quote(program), "%", "%%"), strings.ReplaceAll(quote(dir), "%", "%%"))
 	fmt.Fprintf(&b, "Host %s\n\tUser root\n%s", Appliance, dial)
+	if r.Order.System != "" {
+		fmt.Fprintf(&b, "Host %s\n\tUser root\n%s", System, dial)
+	}
 	for _, n := range r.Nodes {
 		if r.Order.Discover { // its address is leased; the supervisor knows it
 			fmt.Fprintf(&b, "Host %s\n\tUser firstlight\n%s", n.Name, dial)

@@ -148,7 +148,8 @@ func isRackFile(name string) bool {
 	}
 
 	switch name {
-	case rackFile, runningFile, eventsFile, siteFile, lockFile, controlSocket, supervisorLog, machinesDir, portsDir, sshDir, stickImage:
+	case rackFile, runningFile, eventsFile, siteFile, lockFile, controlSocket, supervisorLog, machinesDir, portsDir, sshDir, stickImage,
+		systemImage, seedImage:
 		return true
 	}
 

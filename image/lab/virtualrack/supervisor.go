@@ -118,9 +118,12 @@ func (s *supervisor) build(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("build rack: %w", err)
 	}
-	if err := writeStick(ctx, s.all[0].machine, string(document)); err != nil {
-		return err
+	if s.rack.Order.System == "" {
+		if err := writeStick(ctx, s.all[0].machine, string(document)); err != nil {
+			return err
+		}
 	}
+	s.watch.onSystem = s.rack.Order.System != ""
 
 	s.asker = &applianceClient{dir: sshDir, run: s.made.Run, dial: func(ctx context.Context) (net.Conn, error) {
 		return s.endpoints[bmcs].Dial(ctx, netip.AddrPortFrom(addressOf(bmcs, applianceHost), 22))

@@ -54,6 +54,9 @@ func Create(dir, program string, o Order) error {
 	if _, err := os.Stat(o.Image); err != nil {
 		return fmt.Errorf("make rack: %w; `firstlight build` makes the image", err)
 	}
+	if err := checkSystem(o); err != nil {
+		return fmt.Errorf("make rack: %w", err)
+	}
 	if err := checkVacant(dir); err != nil {
 		return fmt.Errorf("make rack: %w", err)
 	}
@@ -90,6 +93,11 @@ func writeRack(dir, program string, o Order) error {
 	}
 	if err := os.WriteFile(filepath.Join(dir, siteFile), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("make rack: %w", err)
+	}
+	if o.System != "" {
+		if err := makeSystem(dir, program, o, text, key); err != nil {
+			return fmt.Errorf("make rack: %w", err)
+		}
 	}
 
 	// Last: what was cut off before is made anew.
@@ -136,7 +144,7 @@ func describeDifferences(have, want Order) string {
 		what       string
 		have, want any
 	}{
-		{"image", have.Image, want.Image}, {"nodes", have.Nodes, want.Nodes}, {"firmware", have.Firmware, want.Firmware}, {"BMCs", have.BMC, want.BMC}, {"memory", have.MiB, want.MiB},
+		{"image", have.Image, want.Image}, {"system", have.System, want.System}, {"model of the appliance's cards", have.NICModel, want.NICModel}, {"nodes", have.Nodes, want.Nodes}, {"firmware", have.Firmware, want.Firmware}, {"BMCs", have.BMC, want.BMC}, {"memory", have.MiB, want.MiB},
 		{"disk", have.DiskGiB, want.DiskGiB}, {"disks", have.Disks, want.Disks}, {"nics", have.NICs, want.NICs}, {"gateway", have.Gateway, want.Gateway},
 		{"appliance memory", have.Appliance, want.Appliance}, {"appliance processors", have.CPUs, want.CPUs}, {"stick", have.StickGiB, want.StickGiB}, {"cluster", have.Cluster, want.Cluster},
 		{"empty site", have.EmptySite, want.EmptySite}, {"discovery", have.Discover, want.Discover},

@@ -180,6 +180,10 @@ func (s *supervisor) status() Status {
 		st.Over, st.Failed, st.Dead, st.Text = true, true, true, fmt.Sprintf("%s: %s", Appliance, err)
 	}
 
+	if why := s.watch.systemFailure(); why != "" {
+		st.Over, st.Failed, st.Dead, st.Text = true, true, true, why
+	}
+
 	if st.Text == "" && s.doc != nil {
 		st.Text = s.doc.Launch.Text
 	}
