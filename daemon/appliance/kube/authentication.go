@@ -60,8 +60,8 @@ func newIssuer(o *site.OIDC) apiserver.JWTAuthenticator {
 // roleExpression is the group of a token's role, in the Common Expression Language: that of the highest role that one of
 // the token's groups has, else none.
 func roleExpression(o *site.OIDC) string {
-	claim := "claims[" + quoteCEL(o.GroupsClaim) + "]"
-	has := fmt.Sprintf("(%s in claims ? (type(%s) == list ? dyn(%[2]s) : dyn([%[2]s])) : dyn([]))", quoteCEL(o.GroupsClaim), claim)
+	claim := "claims[?" + quoteCEL(o.GroupsClaim) + "].orValue(null)"
+	has := fmt.Sprintf("(type(%s) == list ? dyn(%[1]s) : dyn([%[1]s]))", claim)
 	var choice strings.Builder
 	for _, role := range []struct {
 		name   string

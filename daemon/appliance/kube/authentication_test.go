@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
 	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
+	"k8s.io/apiserver/pkg/cel/lazy"
 
 	"firstlight.dev/firstlight/assets/site"
 )
@@ -86,7 +87,11 @@ func TestATokenHasOneRole(t *testing.T) {
 	} {
 		var claims map[string]any
 		require.NoError(t, json.Unmarshal([]byte(c.claims), &claims))
-		result, err := mapper.EvalClaimMapping(t.Context(), types.DefaultTypeAdapter.NativeToValue(claims).(traits.Mapper))
+		asked := lazy.NewMapValue(types.NewObjectType("kubernetes.claims")) // as the API server passes them
+		for name, value := range claims {
+			asked.Append(name, func(*lazy.MapValue) ref.Val { return types.DefaultTypeAdapter.NativeToValue(value) })
+		}
+		result, err := mapper.EvalClaimMapping(t.Context(), asked)
 		require.NoError(t, err, c.claims)
 		list, err := result.EvalResult.ConvertToNative(reflect.TypeFor[[]string]())
 		require.NoError(t, err, c.claims)
