@@ -44,6 +44,7 @@ func scrape(t *testing.T) string {
 		Components: []status.Component{{Name: "shop/db", On: []status.ComponentOn{{Cluster: "edge", State: "ready"}}}},
 		Addresses:  []status.Address{{Role: "bmc", DHCP: "serving"}},
 		AwayCopy:   &status.AwayCopy{Made: time.Now()},
+		Source:     &status.Source{State: status.SourceLost, Behind: time.Now()},
 	}
 	dir := t.TempDir()
 	authority, err := ca.Open(dir, time.Now)

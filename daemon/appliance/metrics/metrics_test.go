@@ -25,7 +25,8 @@ func document() status.Document {
 		Clusters:   []status.Cluster{{Name: "edge", State: "ready"}, {Name: "far", State: "failed", Error: "e"}},
 		Components: []status.Component{{Name: "shop/db", On: []status.ComponentOn{{Cluster: "edge", State: "degraded"}}}},
 		Addresses:  []status.Address{{Role: "bmc", DHCP: "silent"}, {Role: "baremetal"}},
-		AwayCopy:   &status.AwayCopy{Made: time.Unix(1700000000, 0), Error: "no route to host"}}
+		AwayCopy:   &status.AwayCopy{Made: time.Unix(1700000000, 0), Error: "no route to host"},
+		Source:     &status.Source{State: status.SourceLost, Behind: time.Unix(1800000000, 0)}}
 }
 
 func read(t *testing.T, parts *Parts) string {
@@ -59,6 +60,8 @@ func TestTheDocumentAsFigures(t *testing.T) {
 		`firstlight_network_dhcp_state{network="bmc",state="silent"} 1`,
 		"firstlight_away_copy_failed 1",
 		"firstlight_away_copy_timestamp_seconds 1.7e+09",
+		`firstlight_source_state{state="lost"} 1`,
+		"firstlight_source_behind_timestamp_seconds 1.8e+09",
 	} {
 		assert.Contains(t, text, line+"\n")
 	}

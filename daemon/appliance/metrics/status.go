@@ -37,6 +37,8 @@ var (
 
 	networkDHCP = newDesc("network_dhcp_state", "1 for the state of DHCP on bmc and baremetal.", "network", "state")
 	awayFailed  = newDesc("away_copy_failed", "1 if the last try to make an away copy failed, else 0.")
+	sourceState = newDesc("source_state", "1 for the state of the source that the site follows.", "state")
+	sourceSince = newDesc("source_behind_timestamp_seconds", "Since when the appliance is not as its source says, or does not know, in seconds since 1970.")
 	awayMade    = newDesc("away_copy_timestamp_seconds", "When the last whole away copy was made, in seconds since 1970.")
 )
 
@@ -44,7 +46,7 @@ var (
 func (StatusCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		ready, started, stage, attempts, node, verified, percent, nodeAction, launch, launchFor, cluster, clusterAction,
-		component, networkDHCP, awayFailed, awayMade,
+		component, networkDHCP, awayFailed, awayMade, sourceState, sourceSince,
 	} {
 		to <- d
 	}
@@ -90,6 +92,13 @@ func (s StatusCollector) Collect(to chan<- prometheus.Metric) {
 	for _, a := range d.Addresses {
 		if a.DHCP != "" {
 			put(networkDHCP, 1, a.Role, a.DHCP)
+		}
+	}
+
+	if s := d.Source; s != nil {
+		put(sourceState, 1, string(s.State))
+		if !s.Behind.IsZero() {
+			put(sourceSince, float64(s.Behind.Unix()))
 		}
 	}
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -183,10 +184,18 @@ func applyObject(ctx context.Context, c client.Client, o *unstructured.Unstructu
 	switch {
 	case err == nil:
 		return nil
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err), isMistyped(err):
 		return refusal{fmt.Errorf("apply %s: %w", describeObject(o), err)}
 	}
 	return fmt.Errorf("apply %s: %w", describeObject(o), err)
+}
+
+// isMistyped reports whether a field of an object may be of another type than its kind has. The API server says so of an
+// apply without a reason, as of any error of its own; whichever it is, it is tried again.
+func isMistyped(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError &&
+		apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
 }
 
 // prune removes the objects of a source that it has no more.

@@ -236,3 +236,6 @@ func TestASiteDocumentComesFromGit(t *testing.T) {
 	assert.NotContains(t, string(record), "token")
 	assert.NotContains(t, string(record), "secret")
 }
+
+// removeFile removes a file of the work tree.
+func removeFile(r *gitServer, name string) error { return os.Remove(filepath.Join(r.dir, name)) }
