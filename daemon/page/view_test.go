@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -171,6 +172,18 @@ func TestOtherPagesShowTheirState(t *testing.T) {
 	assert.Contains(t, appliance.id("ready-stages").text(), "2 stages hold")
 	assert.Contains(t, empty.open("/appliance").id("networks").text(), "No network has its role yet")
 	assert.Contains(t, logIn(t, newServer(t, stopped())).open("/appliance").id("stages").text(), "unknown key")
+
+	follows := rack(1)
+	follows.doc.Source = &status.Source{
+		From: "https://git.example/racks.git@main sites/rack-7", State: status.SourceRefused, Revision: "main@sha1:1", Offered: "main@sha1:2",
+		Applied: time.Unix(1800000000, 0), Behind: time.Unix(1800000060, 0), Refused: "site.yaml:3: <b>",
+	}
+	d := logIn(t, newServer(t, follows)).open("/appliance")
+	for _, shown := range []string{"https://git.example/racks.git@main sites/rack-7", "refused", "main@sha1:1", "main@sha1:2", "site.yaml:3: <b>"} {
+		assert.Contains(t, d.id("source").text(), shown)
+	}
+	assert.Contains(t, d.id("headline").text(), "revision of the source refused")
+	assert.Nil(t, full.open("/appliance").id("source"))
 }
 
 func TestWhatIsShownIsEscaped(t *testing.T) {
