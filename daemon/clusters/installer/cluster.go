@@ -35,6 +35,8 @@ type cluster struct {
 
 	joining sync.Mutex // control planes join one by one: each changes etcd's members
 
+	goneTimeout time.Duration // of a test; 0: the constant
+
 	mu        sync.Mutex
 	identity  *clusterIdentity
 	refused   error // why none of its nodes can be made part of it

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -87,7 +88,9 @@ func TestARunningMachineKeepsItsName(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			a, deleted := serveNode(t, nodeObject("w-1", c.machine, c.ready))
-			err := joiner(t, a, nil).replace(t.Context(), a, ignoreReport)
+			n := joiner(t, a, nil)
+			n.cluster.goneTimeout = time.Nanosecond
+			err := n.replace(t.Context(), a, ignoreReport)
 			if c.error == "" {
 				require.NoError(t, err)
 			} else {

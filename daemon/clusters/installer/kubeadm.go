@@ -1,6 +1,7 @@
 package installer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -238,6 +239,10 @@ rm -f "$1"
 	return n.waitFor(ctx, 2*time.Minute, n.joinDone)
 }
 
+// goneTimeout is how long the cluster may take to notice that a machine is gone: twice what it takes by its settings,
+// which are Kubernetes' own (node-monitor-grace-period).
+const goneTimeout = 2 * time.Minute
+
 // replace removes the cluster's memory of another machine of the same name, if that machine is gone: a
 // dead node that was replaced by another one, or the same one installed anew.
 func (n *node) replace(ctx context.Context, a *api, report bringup.Report) error {
@@ -252,9 +257,11 @@ func (n *node) replace(ctx context.Context, a *api, report bringup.Report) error
 		return nil
 	}
 	if readyCondition(object) == corev1.ConditionTrue {
-		return bringup.Permanent(fmt.Errorf(
-			"another machine runs as %s; remove it first, or use another label", n.Label,
-		))
+		report("waiting whether the machine that was " + n.Label + " is gone")
+		isGone := func(context.Context) error { return n.checkGone(ctx, a) }
+		if err := n.waitFor(ctx, cmp.Or(n.cluster.goneTimeout, goneTimeout), isGone); err != nil {
+			return err
+		}
 	}
 
 	report("removing the machine that was " + n.Label)
@@ -265,6 +272,20 @@ func (n *node) replace(ctx context.Context, a *api, report bringup.Report) error
 	}
 
 	return nil
+}
+
+// checkGone is nil once the machine that the cluster knows by the node's name is not Ready.
+func (n *node) checkGone(ctx context.Context, a *api) error {
+	object, err := a.set.CoreV1().Nodes().Get(ctx, n.Label, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read node %s: %w", n.Label, err)
+	case readyCondition(object) != corev1.ConditionTrue:
+		return nil
+	}
+	return bringup.Permanent(fmt.Errorf("another machine runs as %s; remove it first, or use another label", n.Label))
 }
 
 func readyCondition(object *corev1.Node) corev1.ConditionStatus {

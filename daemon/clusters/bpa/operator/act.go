@@ -145,6 +145,10 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 		return err
 	}
 
+	if err := w.saveReinstalled(); err != nil {
+		return err
+	}
+
 	d.run.Clear = w.leftovers(d.run.Members)
 	for _, m := range d.run.Members {
 		b := w.host(m)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +26,62 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 )
+
+// testWorkerReinstalled: a worker whose server was installed again, or is another one under its name, is joined again. A
+// run that fails leaves that to the next one.
+func testWorkerReinstalled(t *testing.T, r *fixture) {
+	provisionedAt := func(hour int) func(*host) {
+		return func(b *host) {
+			b.Status.OperationHistory.Provision.End = metav1.NewTime(time.Date(2026, 11, 29, hour, 0, 0, 0, time.UTC))
+		}
+	}
+	r.host(1, provisionedAt(8))
+	r.host(2, provisionedAt(8))
+	before := r.installed("edge", edge)
+	require.Equal(t, "2/2", before.Status.NodesReady)
+	worker := before.Status.Nodes[1]
+	n, err := strconv.Atoi(strings.TrimPrefix(worker.Host, "metal3/h"))
+	require.NoError(t, err)
+
+	r.changeHost(n, func(b *host) { b.Status.OperationHistory.Provision.End = metav1.Time{} })
+	require.Equal(t, v1alpha1.PhaseReady, r.settle("edge").Status.Phase, "its installation has not ended")
+	// As firstlightd replace leaves it: an object of the same name, of which no cluster has heard.
+	r.changeHost(n, func(b *host) {
+		provisionedAt(10)(b)
+		delete(b.Annotations, label.Installed)
+		b.Spec.ConsumerRef = nil
+	})
+	for attempt := 1; attempt <= 2; attempt++ {
+		p := r.settle("edge")
+		require.Equal(t, v1alpha1.PhaseChanging, p.Status.Phase, p.Status.Message)
+		assert.Equal(t, "1/2", p.Status.NodesReady)
+		assert.Equal(t, v1alpha1.NodeInstalling, p.Status.Nodes[1].State)
+		run := r.run("edge")
+		assert.Equal(t, contract.Add, run.Action)
+		assert.Equal(t, []string{worker.Name}, run.Nodes)
+		assert.Equal(t, int32(attempt), run.Attempt)
+		if attempt == 1 {
+			r.end("edge", 1, "it does not answer")
+			p = r.settle("edge")
+			require.Equal(t, v1alpha1.PhaseFailed, p.Status.Phase)
+			assert.Contains(t, p.Status.Nodes[1].Reason, "fix it and it is joined")
+			r.now = r.now.Add(time.Hour)
+		}
+	}
+	r.end("edge", 0, "")
+	p := r.settle("edge")
+	require.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, p.Status.Message)
+	assert.Equal(t, "2/2", p.Status.NodesReady)
+	assert.Contains(t, r.configMap("edge"), "WORKER_"+worker.Name)
+
+	master, err := strconv.Atoi(strings.TrimPrefix(before.Status.Nodes[0].Host, "metal3/h"))
+	require.NoError(t, err)
+	r.changeHost(master, provisionedAt(11))
+	p = r.settle("edge")
+	require.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, "no run is begun for a control plane")
+	assert.Contains(t, p.Status.Warnings, "the host of control plane "+before.Status.Nodes[0].Name+" has another system than the one "+
+		"that was part of the cluster, and the cluster counts on its etcd still; see docs/clusters.md, \"Later\"")
+}
 
 func testWorkerAddedAndRemoved(t *testing.T, r *fixture) {
 	r.host(1)

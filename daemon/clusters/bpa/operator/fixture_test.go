@@ -47,7 +47,7 @@ func cases() []testCase {
 		{"Refusals", testRefusals}, {"HostRefusals", testHostRefusals}, {"Virtlet", testVirtlet}, {"OldFields", testOldFields},
 		{"OneCluster", testOneCluster}, {"AppliedHost", testAppliedHost}, {"TwoForOneHost", testTwoForOneHost}, {"NoHalfClaims", testNoHalfClaims}, {"SameName", testSameName},
 		{"FailsTwiceThenSucceeds", testFailsTwiceThenSucceeds}, {"DeadWorker", testDeadWorker}, {"InstallerRefuses", testInstallerRefuses}, {"NoKubeconfig", testNoKubeconfig},
-		{"WorkerAddedAndRemoved", testWorkerAddedAndRemoved}, {"WorkerLeftUncleared", testWorkerLeftUncleared}, {"WorkerMoves", testWorkerMoves}, {"EditWhileTheJobRuns", testEditWhileTheJobRuns},
+		{"WorkerAddedAndRemoved", testWorkerAddedAndRemoved}, {"WorkerReinstalled", testWorkerReinstalled}, {"WorkerLeftUncleared", testWorkerLeftUncleared}, {"WorkerMoves", testWorkerMoves}, {"EditWhileTheJobRuns", testEditWhileTheJobRuns},
 		{"ImageThatIsNotThere", testImageThatIsNotThere}, {"NoInstaller", testNoInstaller}, {"FixedOnceInstalled", testFixedOnceInstalled}, {"HostsInServiceMayFail", testHostsInServiceMayFail},
 		{"Deleted", testDeleted}, {"DeletedWhileTheJobRuns", testDeletedWhileTheJobRuns}, {"Recreated", testRecreated}, {"Renamed", testRenamed},
 		{"EtcdLost", testEtcdLost}, {"ObjectsDeletedByHand", testObjectsDeletedByHand}, {"KilledAtEveryWrite", testKilledAtEveryWrite},

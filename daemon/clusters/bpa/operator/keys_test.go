@@ -71,8 +71,11 @@ func testSoftwareKeys(t *testing.T, r *fixture) {
 
 	r.changeHost(2, func(b *host) { b.Status.OperationHistory.Provision.End = metav1.NewTime(r.now.Truncate(time.Second)) })
 	r.settle("edge")
-	assert.NotContains(t, r.file("edge", contract.FileLearned), w.String(), "the key of a system that is no more is still believed")
+	assert.NotContains(t, r.file("edge", contract.FileLearned), w.String()+" "+machines[0].HostKey(),
+		"the key of a system that is no more is still believed")
 	assert.Contains(t, r.file("edge", contract.FileLearned), machines[0].Addr)
+	r.end("edge", 0, "") // it is joined again
+	r.settle("edge")
 	r.now = r.now.Add(kud.RetryDelay(1))
 	sw = r.software("tools")
 	assert.Equal(t, v1alpha1.PhaseReady, sw.Status.Phase, sw.Status.Message)

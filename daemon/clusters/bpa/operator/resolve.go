@@ -234,6 +234,7 @@ const (
 	OldField          = "OldField"
 	LabelDropped      = "LabelDropped"
 	HostUncleared     = "HostUncleared"
+	HostReinstalled   = "HostReinstalled" // of a control plane
 
 	EnvironmentFiltered = "EnvironmentFiltered" // only an Event
 )
@@ -243,6 +244,9 @@ func (w *clusterState) warnings() []warning {
 	all := specWarnings(w.cr.Spec)
 	if text := w.plugins.sentence(); text != "" {
 		all = append(all, warning{PluginsMissing, text})
+	}
+	if text := w.emptiedSentence(); text != "" {
+		all = append(all, warning{HostReinstalled, text})
 	}
 	for _, l := range FindLeftovers(w.cluster, maps.Values(w.bmh)) {
 		all = append(all, warning{HostUncleared, l.Sentence()})

@@ -44,6 +44,8 @@ type clusterState struct {
 
 	record       *kud.InstalledCluster
 	job          *batchv1.Job // nil if there is none, or it is not ours
+	rejoining    []string     // workers of it with another system than the last run found (noteReinstalled)
+	emptied      []string     // control planes, likewise
 	orphan       bool         // that Job was made for a Provisioning of this name that is no more
 	run          kud.Run      // of that Job
 	outcome      kud.Outcome
@@ -115,6 +117,7 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 		w.record = nil
 		return w, nil
 	}
+	w.noteReinstalled()
 	if w.config, err = w.dir.read(contract.FileKubeconfig); err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}

@@ -371,7 +371,7 @@ func nodeStatus(w *clusterState, a resolution, d decision, m kud.Node, progress 
 			) + "the other nodes are installed: fix it and it is joined, or take " + m.Label + " out of this Provisioning"
 		}
 	case claimed || w.virtlet && len(a.hosts) == 0 && m.Address.IsValid():
-		s.State = v1alpha1.NodeClaimed
+		s.State, s.Reason = v1alpha1.NodeClaimed, w.rejoinReason(m)
 	}
 
 	if s.State == v1alpha1.NodeWaiting || s.State == v1alpha1.NodeInstalled {
