@@ -161,11 +161,9 @@ func (d *Daemon) wireMetal(secrets *vault.Vault, placement *guest.Placement) {
 		Site:       d.host.Site,
 		Vault:      secrets,
 		Kubernetes: mirror.KubernetesPool(),
-
-		StartRegistry: mirror.StartUnit,
 	}
-	if d.isGuest() {
-		d.mirror.StartRegistry = func(context.Context) error { return nil } // it is another container of the pod
+	if !d.isGuest() { // there it is another container of the pod
+		d.mirror.StartRegistry = mirror.StartUnit
 	}
 	d.metricParts.Set("registry", metrics.Remote{Socket: registry.MetricsSocket})
 	d.boot = &netboot.Server{

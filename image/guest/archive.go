@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -202,7 +203,7 @@ func readJSON(file string, into any) error {
 
 // addRoot adds an image whose one layer is the root tree.
 func (a *archive) addRoot(root, name string) error {
-	layerDigest, size, err := a.streamRoot(root)
+	stored, unpacked, err := a.streamRoot(root)
 	if err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ func (a *archive) addRoot(root, name string) error {
 			Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 			Entrypoint: []string{program},
 		},
-		RootFS: imagespec.RootFS{Type: "layers", DiffIDs: []digest.Digest{layerDigest}},
+		RootFS: imagespec.RootFS{Type: "layers", DiffIDs: []digest.Digest{unpacked}},
 	})
 	if err != nil {
 		return err
@@ -223,7 +224,7 @@ func (a *archive) addRoot(root, name string) error {
 		Versioned: specs.Versioned{SchemaVersion: 2},
 		MediaType: imagespec.MediaTypeImageManifest,
 		Config:    config,
-		Layers:    []imagespec.Descriptor{{MediaType: imagespec.MediaTypeImageLayer, Digest: layerDigest, Size: size}},
+		Layers:    []imagespec.Descriptor{stored},
 	})
 	if err != nil {
 		return err
@@ -232,37 +233,49 @@ func (a *archive) addRoot(root, name string) error {
 	return nil
 }
 
-// streamRoot writes the root as a layer. Its name is its digest and its header has its size, which are known at its end:
-// the header is written again then.
-func (a *archive) streamRoot(root string) (digest.Digest, int64, error) {
+// streamRoot writes the root as a compressed layer and returns where it is, and the digest of what it unpacks to. Its name
+// is its digest and its header has its size, which are known at its end: the header is written again then.
+func (a *archive) streamRoot(root string) (stored imagespec.Descriptor, unpacked digest.Digest, err error) {
 	if err := a.tar.Flush(); err != nil {
-		return "", 0, err
+		return stored, "", err
 	}
 	at, err := a.file.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return "", 0, err
+		return stored, "", err
 	}
 	begin, err := header(digest.FromString(""), 0)
 	if err != nil {
-		return "", 0, err
+		return stored, "", err
 	}
 	if _, err := a.file.Write(begin); err != nil {
-		return "", 0, err
+		return stored, "", err
 	}
 
-	sum := counter{hash: sha256.New()}
-	if err := writeTree(io.MultiWriter(a.file, &sum), root); err != nil {
-		return "", 0, err
+	packed, plain := counter{hash: sha256.New()}, sha256.New()
+	compressor, err := zstd.NewWriter(io.MultiWriter(a.file, &packed), zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		return stored, "", err
 	}
-	d := digest.NewDigestFromBytes(digest.SHA256, sum.hash.Sum(nil))
-	if end, err := header(d, sum.size); err != nil {
-		return "", 0, err
-	} else if _, err := a.file.WriteAt(end, at); err != nil {
-		return "", 0, err
+	err = writeTree(io.MultiWriter(compressor, plain), root)
+	if err := errors.Join(err, compressor.Close()); err != nil {
+		return stored, "", err
 	}
-	_, err = a.file.Write(make([]byte, -sum.size&511))
-	a.tar, a.written[d] = tar.NewWriter(a.file), true
-	return d, sum.size, err
+
+	stored = imagespec.Descriptor{
+		MediaType: imagespec.MediaTypeImageLayerZstd,
+		Digest:    digest.NewDigest(digest.SHA256, packed.hash),
+		Size:      packed.size,
+	}
+	end, err := header(stored.Digest, stored.Size)
+	if err != nil {
+		return stored, "", err
+	}
+	if _, err := a.file.WriteAt(end, at); err != nil {
+		return stored, "", err
+	}
+	_, err = a.file.Write(make([]byte, -packed.size&511)) // up to the next header
+	a.tar, a.written[stored.Digest] = tar.NewWriter(a.file), true
+	return stored, digest.NewDigest(digest.SHA256, plain), err
 }
 
 // header is that of a blob, in a tar file.

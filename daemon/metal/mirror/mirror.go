@@ -57,7 +57,8 @@ type Mirror struct {
 	// OwnersAt says whose uploaded container images the machines at addresses get; nil: it is not known yet.
 	OwnersAt func() map[netip.Addr]string
 
-	// StartRegistry starts the registry's process, which whoever looks after it starts again when it ends.
+	// StartRegistry starts the registry's process as registry.User; systemd starts it again when it ends.
+	// Nil: someone else runs it, as root.
 	StartRegistry func(ctx context.Context) error
 
 	// Kubernetes are the packages of which machines become nodes.

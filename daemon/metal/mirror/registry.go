@@ -31,9 +31,12 @@ func (m *Mirror) ServeImages(ctx context.Context, up func() bool) error {
 		return nil
 	}
 
-	group, err := findGroup(registry.User)
-	if err != nil {
-		return err
+	group := 0 // root runs it
+	if m.StartRegistry != nil {
+		var err error
+		if group, err = findGroup(registry.User); err != nil {
+			return err
+		}
 	}
 
 	t := teller{mirror: m, dir: registry.SettingsDir, group: group}
@@ -42,7 +45,7 @@ func (m *Mirror) ServeImages(ctx context.Context, up func() bool) error {
 			return err
 		}
 
-		if !running && time.Since(tried) >= startInterval {
+		if !running && m.StartRegistry != nil && time.Since(tried) >= startInterval {
 			tried = time.Now()
 			if err := m.StartRegistry(ctx); err != nil && ctx.Err() == nil {
 				m.Log.Warn("registry is not started", "error", err, "again", startInterval)

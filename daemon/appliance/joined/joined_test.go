@@ -1,0 +1,77 @@
+package joined
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+)
+
+// cluster answers what check asks, as an API server would.
+type cluster struct {
+	kinds string // of admissionregistration.k8s.io/v1
+	nodes string
+	hosts string // the definition of BareMetalHosts; "": there is none
+}
+
+func (c cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answers := map[string]string{
+		"/version": `{"gitVersion":"v1.33.2"}`,
+		"/api":     `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apiextensions.k8s.io",
+			"versions":[{"groupVersion":"apiextensions.k8s.io/v1","version":"v1"}],"preferredVersion":{"groupVersion":"apiextensions.k8s.io/v1","version":"v1"}}]}`,
+		"/apis/apiextensions.k8s.io/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apiextensions.k8s.io/v1",
+			"resources":[{"name":"customresourcedefinitions","kind":"CustomResourceDefinition","namespaced":false,"verbs":["get"]}]}`,
+		"/apis/admissionregistration.k8s.io/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"admissionregistration.k8s.io/v1","resources":[` + c.kinds + `]}`,
+		"/api/v1/nodes":                         `{"kind":"NodeList","apiVersion":"v1","items":[` + c.nodes + `]}`,
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/baremetalhosts.metal3.io": c.hosts,
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if text := answers[r.URL.Path]; text != "" {
+		_, _ = w.Write([]byte(text))
+		return
+	}
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
+}
+
+const (
+	holds = `{"name":"mutatingadmissionpolicies","kind":"MutatingAdmissionPolicy","namespaced":false,"verbs":["get"]}`
+	node  = `{"metadata":{"name":"a"}}`
+)
+
+func TestWhatAClusterMustBe(t *testing.T) {
+	foreign := `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"baremetalhosts.metal3.io"}}`
+	ours := `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"baremetalhosts.metal3.io","annotations":{"firstlight.dev/applied":"0123"}}}`
+	for _, c := range []struct {
+		name      string
+		cluster   cluster
+		says      string
+		permanent bool
+	}{
+		{"nothing of others", cluster{kinds: holds, nodes: node}, "", false},
+		{"ours", cluster{kinds: holds, nodes: node, hosts: ours}, "", false},
+		{"an older API server", cluster{nodes: node}, "the API server, v1.33.2, has no MutatingAdmissionPolicy", true},
+		{"no node", cluster{kinds: holds}, "one node to have the label firstlight.dev/appliance; 0 have it", false},
+		{"two nodes", cluster{kinds: holds, nodes: node + "," + node}, "2 have it", false},
+		{"someone else's Metal3", cluster{kinds: holds, nodes: node, hosts: foreign}, "the cluster has baremetalhosts.metal3.io, and not from an appliance", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := httptest.NewServer(c.cluster)
+			defer server.Close()
+			joined := &Cluster{Config: func() (*rest.Config, error) { return &rest.Config{Host: server.URL}, nil }}
+			err := joined.Stage().Done(t.Context())
+			if c.says == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.says)
+			assert.Equal(t, c.permanent, bringup.IsPermanent(err))
+		})
+	}
+}
