@@ -24,6 +24,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/appliance/devpush"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
@@ -330,9 +331,13 @@ func namesHost(p *v1alpha1.Provisioning, h *metal3api.BareMetalHost) bool {
 	return false
 }
 
-// programID tells one daemon's program from another, without reading it: it has tens of megabytes. On an appliance it
-// is the hash of the root that it is on, elsewhere what the file system knows of its file.
+// programID tells one daemon's program from another, without reading it: it has tens of megabytes. One that was pushed
+// has the digest that came with it; on an appliance it is the hash of the root that it is on, elsewhere what the file
+// system knows of its file.
 var programID = remember(func() (string, error) {
+	if pushed := devpush.RunningDigest(); pushed != "" {
+		return pushed[:16], nil
+	}
 	if boot, err := stick.Load[stick.BootInfo](stick.BootInfoFile); err == nil && len(boot.Verity.RootHash) >= 16 {
 		return boot.Verity.RootHash[:16], nil
 	}

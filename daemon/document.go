@@ -7,6 +7,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/console"
+	"firstlight.dev/firstlight/daemon/appliance/devpush"
 )
 
 // Document is the appliance's status at this moment.
@@ -37,6 +38,10 @@ func (d *Daemon) Document() status.Document {
 		doc.Firewall = nil // the node's owner filters its packets
 	}
 	d.networkDHCP.AddStatus(&doc)
+	doc.Pushed = d.listPushed()
+	for _, p := range doc.Pushed {
+		doc.Notes = append(doc.Notes, p.Text)
+	}
 	doc.Notes = append(doc.Notes, d.boot.Notes()...)
 	doc.Notes = append(doc.Notes, d.metal.UnknownNotes()...)
 	if note := d.loginKey.Note(); note != "" {
@@ -57,6 +62,23 @@ func (d *Daemon) Document() status.Document {
 	}
 	doc.Summary, doc.Next = summary(doc), nextAction(doc, len(d.host.Site().Access.SSHKeys) > 0)
 	return doc
+}
+
+// listPushed lists what runs in the place of the version's programs.
+func (d *Daemon) listPushed() (all []status.Pushed) {
+	pushes, err := devpush.List()
+	if err != nil {
+		d.log.Warn("what was pushed cannot be read", "error", err)
+	}
+	for _, p := range pushes {
+		all = append(all, status.Pushed{
+			Programs: p.Programs,
+			Revision: p.Revision,
+			Time:     p.Time,
+			Text:     p.Describe(),
+		})
+	}
+	return all
 }
 
 // summary is what the appliance does or waits for, in one sentence.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"firstlight.dev/firstlight/image/gobuild"
+	"firstlight.dev/firstlight/image/lock"
 	"firstlight.dev/firstlight/image/recipe"
 )
 
@@ -107,4 +108,21 @@ func firstRun(missing []string, processors int) string {
 
 	return fmt.Sprintf("first run: not in the cache: %s%s; a first run takes about %d minutes on %s; "+
 		"interrupted, it continues where it was", strings.Join(names, ", "), more, minutes, on)
+}
+
+// Compile compiles a program of the recipe to out as the image has it, with the lock's toolchain.
+func (b *Builder) Compile(ctx context.Context, name, out string) error {
+	r, err := recipe.ReadFile(b.path(RecipePath))
+	if err != nil {
+		return err
+	}
+	p := r.Program(name)
+	if p == nil {
+		return fmt.Errorf("compile %s: %s has no such program", name, RecipePath)
+	}
+	l, err := lock.ReadFile(b.path(LockPath))
+	if err != nil {
+		return err
+	}
+	return b.goBuilder(l.Toolchain).Build(ctx, p, out)
 }

@@ -44,6 +44,15 @@ type Document struct {
 	Firewall  *Firewall  `json:"firewall,omitempty"`
 	AwayCopy  *AwayCopy  `json:"awayCopy,omitempty"` // nil before there was one or the site wants some
 	Source    *Source    `json:"source,omitempty"`   // nil if the site names none to follow
+	Pushed    []Pushed   `json:"pushed,omitempty"`   // what runs in the place of the version's programs
+}
+
+// Pushed is a program that a developer has put in the place of the version's, until the appliance restarts.
+type Pushed struct {
+	Programs []string  `json:"programs"` // names of devpush.Program
+	Revision string    `json:"revision"` // COMMIT, or COMMIT+dirty
+	Time     time.Time `json:"time"`
+	Text     string    `json:"text"` // all of it in a sentence; one of Notes, too
 }
 
 // AwayCopy is how copies of what cannot be made again stand.

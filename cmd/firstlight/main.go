@@ -66,6 +66,7 @@ func newRootCommand() *cobra.Command {
 		newBundleCommand(),
 		newArtifactCommand(),
 		newPackCommand(),
+		newDevCommand(),
 	)
 	commandline.AddGroup(root, "Commands of the appliance itself, by SSH", newApplianceCommands()...)
 	return commandline.MarkUsageErrors(root)

@@ -67,6 +67,7 @@ func newRootCommand() *cobra.Command {
 		newRestoreCommand(),
 		newKeyFileCommand(),
 		newUpdateCommand(),
+		newPushCommand(),
 		newDocsCommand(),
 	)
 	commandline.AddGroup(

@@ -29,10 +29,15 @@ type headline struct {
 	Text    string
 	Summary string
 	Next    string // what a person can do
+	Pushed  []string
 }
 
 func newHeadline(d status.Document) headline {
-	return headline{Level: level(d.Level()), Text: console.Headline(d), Summary: d.Summary, Next: d.Next}
+	h := headline{Level: level(d.Level()), Text: console.Headline(d), Summary: d.Summary, Next: d.Next}
+	for _, p := range d.Pushed {
+		h.Pushed = append(h.Pushed, p.Text)
+	}
+	return h
 }
 
 // card is one node in the rack.

@@ -20,7 +20,7 @@ const PageFile = stick.DataDir + "/audit/page.log"
 // CommandFile is the log of what root had the daemon do that loses data.
 const CommandFile = stick.DataDir + "/audit/commands.log"
 
-// UpdateFile is the log of updates that root had done without a signature.
+// UpdateFile is the log of updates, and of programs that were pushed, that root had done without a signature.
 const UpdateFile = stick.DataDir + "/audit/updates.log"
 
 // Files are the logs of the appliance that are being written. Complete ones are next to them (see Read).

@@ -156,6 +156,12 @@ func (f Firmware) trustsOwner(s Stick) (owner bool, others []string) {
 	return owner, others
 }
 
+// IsWhole reports whether the owner's keys check all that starts before the root.
+func IsWhole(f Firmware, s Stick) bool {
+	owner, _ := f.trustsOwner(s)
+	return f.Enforced && owner
+}
+
 // Describe says in a sentence what checks the boot before the root does, and what nothing checks.
 func Describe(f Firmware, s Stick) string {
 	const rest = "; the root is checked, against a hash that nothing vouches for."

@@ -67,9 +67,12 @@ func ofNodes() []string {
 }
 
 // isOfNodes tells whether an image is none of those that the appliance runs.
-func isOfNodes(name string) bool {
-	repository, _, _ := strings.Cut(name, ":")
-	return slices.Contains(ofNodes(), path.Base(repository))
+func isOfNodes(name string) bool { return slices.Contains(ofNodes(), repository(name)) }
+
+// repository is the name of an image without registry and tag.
+func repository(name string) string {
+	name, _, _ = strings.Cut(path.Base(name), ":")
+	return name
 }
 
 // readImages reads which images the layout in dir holds for the appliance; unpacked is where containerd finds

@@ -93,6 +93,7 @@ func TestARackIsTried(t *testing.T) {
 	assert.Equal(t, "/\n", u.must("shell", "pwd"))
 	u.seesPage()
 	u.leavesKernelAlone()
+	u.takesPrograms()
 	during := lookAtMachine(t)
 	assert.Equal(t, before, during, "nothing of the rack is among this machine's own mounts and links")
 	_, err = user{t, program, filepath.Join(t.TempDir(), "other")}.run("--image", image)
