@@ -111,7 +111,7 @@ func (c *Consoles) Attach(ctx context.Context, node string) (*Reader, error) {
 		s.detach()
 		return nil, &Refusal{Text: "the console was given up before it was open"}
 	}
-	if err := s.ended(); err != nil {
+	if err := s.endReason(); err != nil {
 		s.detach()
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func (s *session) typeIn(text []byte) error {
 	if len(text) > MaxInput {
 		return &Refusal{Text: fmt.Sprintf("more than %d bytes were typed at once", MaxInput), Fix: "send less at once"}
 	}
-	if err := s.ended(); err != nil {
+	if err := s.endReason(); err != nil {
 		return err
 	}
 	select {
@@ -206,8 +206,8 @@ func (s *session) announce() {
 	s.changed = make(chan struct{})
 }
 
-// ended is why the session ended; nil: it has not.
-func (s *session) ended() error {
+// endReason is why the session ended; nil: it has not.
+func (s *session) endReason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.end != nil {

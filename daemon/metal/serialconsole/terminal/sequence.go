@@ -23,10 +23,10 @@ func (s *Screen) escape(r rune) {
 	case '8':
 		s.row, s.column = s.saved[0], s.saved[1]
 	case 'D':
-		s.feed()
+		s.moveDown()
 	case 'E':
 		s.column = 0
-		s.feed()
+		s.moveDown()
 	case 'M':
 		if s.row == s.top {
 			s.scrollDown(1)

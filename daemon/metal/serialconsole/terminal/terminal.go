@@ -101,7 +101,7 @@ func (s *Screen) text(r rune) {
 	case '\r':
 		s.column = 0
 	case '\n', '\v', '\f':
-		s.feed()
+		s.moveDown()
 	case '\b':
 		s.column = max(min(s.column, Columns-1)-1, 0)
 	case '\t':
@@ -124,7 +124,7 @@ func (s *Screen) put(r rune) {
 	}
 	if s.column >= Columns {
 		s.column = 0
-		s.feed()
+		s.moveDown()
 	}
 	if line, ok := graphics[r]; ok && s.isGraphic {
 		r = line
@@ -138,8 +138,8 @@ var graphics = map[rune]rune{
 	'j': '┘', 'k': '┐', 'l': '┌', 'm': '└', 'n': '┼', 'q': '─', 't': '├', 'u': '┤', 'v': '┴', 'w': '┬', 'x': '│', 'a': '▒',
 }
 
-// feed moves the cursor down, and the rows up if it is at the end of those that scroll.
-func (s *Screen) feed() {
+// moveDown moves the cursor down, and the rows up if it is at the end of those that scroll.
+func (s *Screen) moveDown() {
 	switch {
 	case s.row == s.bottom:
 		s.scrollUp(1)
