@@ -79,6 +79,9 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 			return NewCollector(ctx, status.SocketPath).Write(ctx, w)
 		},
 
+		WatchConsole:  d.watchConsole,
+		TypeAtConsole: d.typeAtConsole,
+
 		ReadSite: func() ([]byte, error) {
 			text, _, err := d.siteStore.Read()
 			return text, err

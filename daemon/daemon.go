@@ -40,6 +40,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/provisioning"
 	"firstlight.dev/firstlight/daemon/metal/registry"
+	"firstlight.dev/firstlight/daemon/metal/serialconsole"
 	"firstlight.dev/firstlight/daemon/metal/verify"
 	"firstlight.dev/firstlight/daemon/page"
 	"firstlight.dev/firstlight/daemon/uploads/serving"
@@ -65,6 +66,7 @@ type Daemon struct {
 	cluster     *clusters
 	uploads     *artifacts
 	page        *page.Server
+	consoles    *serialconsole.Consoles // of nodes
 	copier      *Copier
 	siteStore   sitedocument.Store
 	siteHistory *sitedocument.History
@@ -141,6 +143,7 @@ func newDaemon(log *slog.Logger, cluster *joined.Cluster, placement *guest.Place
 	d.metal.ClusterLogin = d.cluster.loginSecret
 	d.mirror.Owners, d.mirror.OwnersAt = d.cluster.Owners, d.cluster.OwnersAt
 	d.uploads = &artifacts{metal: d.metal, mirror: d.mirror, hostname: d.host.Hostname, addresses: d.host.Addresses}
+	d.consoles = d.newConsoles()
 	d.page = d.newPage(secrets)
 	d.loginKey = d.newLoginRotation(secrets)
 	d.follower = d.newFollower()
@@ -260,6 +263,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Kubeconfig:  d.findKubeconfig,
 			CancelErase: d.metal.CancelErase,
 
+			AttachConsole: d.attachConsole,
+			TypeAtConsole: d.consoles.Type,
+
 			Audit:   newCommandAudit(audit.NewLog(audit.CommandFile, d.log)),
 			Unknown: d.metal.UnknownMachines,
 			Ready:   d.notifyReady,
@@ -316,6 +322,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}},
 		{"log-in to nodes", d.loginKey.Run},
 		{"passwords of BMCs", d.passwords.Run},
+		{"consoles", d.consoles.Run},
 		{"page", func(ctx context.Context) error { return d.page.Serve(ctx, d.stageReady("clock-set")) }},
 		{"metrics", func(ctx context.Context) error {
 			return metrics.Serve(ctx, d.metricsHandler(), d.log)

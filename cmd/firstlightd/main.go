@@ -55,6 +55,7 @@ func newRootCommand() *cobra.Command {
 		newEraseCommand(),
 		newReplaceCommand(),
 		newBMCCommand(),
+		newConsoleCommand(),
 		newCertifyCommand(),
 		newKubeconfigCommand(),
 		newManifestsCommand(),

@@ -42,6 +42,11 @@ type Deeds struct {
 	ReplaceSite func(text []byte, base, by string) error
 	PreviewSite func(context.Context, *site.Site) (map[string]metal3.Block, error)
 
+	// WatchConsole watches the serial console of a node, and opens it if it is not; TypeAtConsole types there. Their errors
+	// are a *ConsoleEnd, or for people.
+	WatchConsole  func(ctx context.Context, node string) (Console, error)
+	TypeAtConsole func(node string, text []byte) error
+
 	// Uploads is where the upload API is, and how the page reaches it as access.PageClient.
 	Uploads func() (base *url.URL, transport http.RoundTripper, err error)
 }

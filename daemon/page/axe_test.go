@@ -78,14 +78,14 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	}
 
 	// A page with what it is to find: a rule that is broken is reported.
-	r := newFixture(t)
+	r := newConsoleFixture(t)
 	url := logInTo(r.Server, Owner)
 	c.value("document.querySelector('h1').insertAdjacentHTML('afterend', '<input>')")
 	assert.Contains(t, c.value(axeRun), `"ID":"label"`, "an input without a label")
 
 	r.acts.Burst, r.acts.Every = 1000, time.Millisecond
 	paths := []string{
-		"/", "/nodes/node-000", "/nodes/node-001", "/nodes/node-004", "/nodes/52:54:00:99:00:01", "/discovered", "/clusters",
+		"/", "/nodes/node-000", "/nodes/node-001", "/nodes/node-004", "/nodes/node-004/console", "/nodes/52:54:00:99:00:01", "/discovered", "/clusters",
 		"/clusters/edge", "/clusters/lab", webPath, webPath + "/logs/web", webPath + "/logs/web/previous", webPath + "/logs/none",
 		"/addons", "/networks", "/uploads", "/site", "/site/documents/4", editPath, "/secrets", "/appliance", "/nothing",
 	}

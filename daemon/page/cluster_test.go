@@ -186,7 +186,7 @@ func TestEveryReadingIsTriedByEveryRole(t *testing.T) {
 	out.WriteString("| page | verb and resource of `page.firstlight.dev` | viewer | operator | owner | the API server says no |\n")
 	out.WriteString("|---|---|---|---|---|---|\n")
 	for _, of := range readings() {
-		path := strings.NewReplacer("{name}", "edge", "{namespace}", "default", "{pod}", "web", "{container}", "web").Replace(of.pattern)
+		path := strings.NewReplacer("/nodes/{name}", "/nodes/node-000", "{name}", "edge", "{namespace}", "default", "{pod}", "web", "{container}", "web").Replace(of.pattern)
 		shown := placeholder.ReplaceAllStringFunc(of.pattern, func(word string) string { return strings.ToUpper(strings.Trim(word, "{}")) })
 		fmt.Fprintf(&out, "| `%s` | `%s %s` |", shown, readVerb, of.resource)
 		for _, role := range Roles() {

@@ -252,6 +252,14 @@ func (s *apiServer) deeds() Deeds {
 		PreviewSite: func(context.Context, *site.Site) (map[string]metal3.Block, error) {
 			return map[string]metal3.Block{"node-001": {Sentence: "its disk /dev/sda is not empty"}}, nil
 		},
+		WatchConsole: func(_ context.Context, node string) (Console, error) {
+			s.note("watch %s", node)
+			return nil, &ConsoleEnd{"the BMC opens no console", "enable serial over LAN"}
+		},
+		TypeAtConsole: func(node string, text []byte) error {
+			s.note("type %q at %s", text, node)
+			return nil
+		},
 		Bundle: func(_ context.Context, w io.Writer) error {
 			s.note("bundle")
 			_, err := io.WriteString(w, "archive")

@@ -25,6 +25,7 @@ type nodeView struct {
 	NICs     []nic
 	Boots    []boot
 	Offers   []offer
+	Console  string // where its console is shown to this role; "": nowhere
 }
 
 type checkList struct {
@@ -83,6 +84,9 @@ func newNodeView(p *picture, by Role, name string) (nodeView, bool) {
 	macs := slices.Clone(p.macs[name])
 	if host := p.hosts[name]; host != nil {
 		v.addHost(host)
+		if by.covers(Operator) && host.Spec.BMC.Address != "" && !p.noBMC[name] {
+			v.Console = "/nodes/" + name + "/console"
+		}
 		macs = append(macs, strings.ToLower(host.Spec.BootMACAddress))
 		for _, nic := range v.NICs {
 			macs = append(macs, strings.ToLower(nic.MAC))

@@ -86,6 +86,8 @@ type Server struct {
 	logins    *logins
 	tries     limit.Senders // wrong codes
 	acts      limit.Senders // actions
+	keys      limit.Senders // what is typed at consoles
+	typists   typists
 	hub       *hub
 	streams   chan struct{} // a place for each
 	bundles   chan struct{} // a place for the one that is being collected
@@ -114,6 +116,7 @@ func New(
 		logins:    newLogins(time.Now),
 		tries:     limit.Senders{Every: 6 * time.Second, Burst: 8},
 		acts:      limit.Senders{Every: 2 * time.Second, Burst: 20},
+		keys:      limit.Senders{Every: 50 * time.Millisecond, Burst: 40},
 		bundles:   make(chan struct{}, 1),
 		uploads:   make(chan struct{}, maxUploads),
 	}

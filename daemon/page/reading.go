@@ -53,6 +53,12 @@ func readings() []reading {
 			ask:      (*Server).askLog,
 		},
 		{
+			pattern:  consolePattern,
+			resource: onConsole.resource, // which may show secrets
+			needs:    Operator,
+			isWhole:  true,
+		},
+		{
 			pattern:  "/addons",
 			resource: "components",
 			needs:    Viewer,
@@ -117,7 +123,7 @@ const (
 	rightTimeout = 3 * time.Second
 )
 
-// newReviews asks the API server, as a person, whether it may read something. A right that somebody took away is missed
+// newReviews asks the API server, as a person, whether it may do something. A right that somebody took away is missed
 // within rightLasts.
 func (s *Server) newReviews() *lookup[error] {
 	return &lookup[error]{
@@ -127,7 +133,7 @@ func (s *Server) newReviews() *lookup[error] {
 			if err != nil {
 				return errors.Join(errNoAPI, err)
 			}
-			return checkRight(ctx, api, Person{f[0], Role(f[1])}, right{readVerb, f[2]}, "")
+			return checkRight(ctx, api, Person{f[0], Role(f[1])}, right{f[2], f[3]}, "")
 		},
 		parallel: 16,
 		timeout:  rightTimeout,
@@ -139,7 +145,12 @@ func (s *Server) newReviews() *lookup[error] {
 
 // checkReading is nil if a person may read something.
 func (s *Server) checkReading(ctx context.Context, by Person, of reading) error {
-	a, ok := s.reviews.get(ctx, strings.Join([]string{by.Name, string(by.Role), of.resource}, "\n"))
+	return s.checkCached(ctx, by, right{readVerb, of.resource})
+}
+
+// checkCached is checkRight with an answer that may be rightLasts old.
+func (s *Server) checkCached(ctx context.Context, by Person, to right) error {
+	a, ok := s.reviews.get(ctx, strings.Join([]string{by.Name, string(by.Role), to.verb, to.resource}, "\n"))
 	if !ok {
 		return errNoAPI
 	}

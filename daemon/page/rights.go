@@ -63,7 +63,7 @@ func Rights() []client.Object {
 
 // newClusterRole gives the verbs of a role's actions and readings, and what it may do to uploads.
 func newClusterRole(r Role) *rbacv1.ClusterRole {
-	rules := uploadRules(r)
+	rules := append(uploadRules(r), consoleRules(r)...)
 	for _, on := range subjects() {
 		rule := rbacv1.PolicyRule{APIGroups: []string{rightsGroup}, Resources: []string{on.resource}}
 		for _, a := range actions() {

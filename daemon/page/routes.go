@@ -36,6 +36,7 @@ func routes() []route {
 		{"POST", editPath, Owner, nil, (*Server).serveSiteCheck}, // it changes nothing
 	}
 	all = append(all, uploadRoutes()...)
+	all = append(all, consoleRoutes()...)
 	for _, v := range views() {
 		all = append(all, route{"GET", v.pattern, v.needs(), nil, func(
 			s *Server, w http.ResponseWriter, r *http.Request, of *session,
@@ -68,7 +69,8 @@ func (s *Server) newHandler() http.Handler {
 				refuse(w, r)
 				return
 			}
-			isAct := to.action != nil && r.Method != http.MethodGet || isUpload(to.pattern) && r.Method == http.MethodPost
+			isAct := to.action != nil && r.Method != http.MethodGet ||
+				isUpload(to.pattern) && r.Method == http.MethodPost || to.pattern == consoleStream
 			if isAct && !s.acts.Allow(r) { // before anything is written down: whoever has a session may not fill the log
 				s.log.Warn("too many actions", "from", r.RemoteAddr, "user", of.person.user())
 				w.Header().Set("Retry-After", "10")
@@ -79,6 +81,10 @@ func (s *Server) newHandler() http.Handler {
 				switch {
 				case isAct && to.action != nil:
 					s.addToAudit(r, of.person, *to.action, no.code, no.text)
+				case isConsole(to.method, to.pattern):
+					if isAct || s.acts.Allow(r) {
+						s.addConsoleToAudit(r, of.person, consoleVerb(r.Method), no.code, no.text)
+					}
 				case isAct:
 					s.addUploadToAudit(r, of.person, no.code)
 				}
@@ -129,7 +135,7 @@ func (s *Server) sessionOf(r *http.Request) *session {
 
 // isByScript reports whether the script of a page sends a request, and no person.
 func isByScript(r *http.Request) bool {
-	return r.URL.Query().Has(partParameter) || r.URL.Path == "/events" || isUpload(r.URL.Path)
+	return r.URL.Query().Has(partParameter) || r.URL.Path == "/events" || isUpload(r.URL.Path) || isConsoleStream(r)
 }
 
 // refuse sends a browser without a session to the log-in. A script gets the code alone, and loads its page again.

@@ -31,6 +31,7 @@ func views() []view {
 			v, ok := newNodeView(p, by, r.PathValue("name"))
 			return v, r.PathValue("name"), ok
 		}},
+		{consolePattern, "", "", "console.html", showConsole},
 		{"/discovered", "Discovered", "/discovered", "discovered.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
 			return newDiscoveredView(p, by), "Discovered machines", true
 		}},
@@ -82,6 +83,7 @@ type frameView struct {
 	Main  safeHTML
 
 	Uploads bool   // the script of uploads is loaded, too
+	Console bool   // the script of consoles is
 	Notice  notice // what became of the last action
 	IsStill bool   // it does not follow the appliance
 }
@@ -139,6 +141,7 @@ func newFrame(p *picture, of *session, path, title string, main []byte) frameVie
 		Main:  safeHTML(main),
 
 		Uploads: path == onUploads.shown,
+		Console: strings.HasPrefix(path, "/nodes/") && strings.HasSuffix(path, "/console"),
 	}
 	for _, to := range views() {
 		if to.title != "" && of.person.Role.covers(to.needs()) {

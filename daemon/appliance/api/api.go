@@ -21,7 +21,7 @@ import (
 
 // Server answers GET /v1/status, GET /v1/why, GET /v1/records, GET /v1/unknown, POST /v1/reload, POST /v1/adopt,
 // POST /v1/approve, POST /v1/bmc/trust, POST /v1/rotate, POST /v1/erase,
-// POST /v1/erase/cancel, POST /v1/replace and POST /v1/login.
+// POST /v1/erase/cancel, POST /v1/replace, POST /v1/login, GET /v1/console and POST /v1/console.
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
 	Document func() status.Document // must not block
@@ -53,7 +53,11 @@ type Server struct {
 	// Kubeconfig is the log-in of a cluster's administrator, by the cluster's name, or by namespace/name; the error is for
 	// people.
 	Kubeconfig func(ctx context.Context, cluster string) ([]byte, error)
-	// Audit writes down who asked for what loses data; nil: nothing is written.
+	// AttachConsole watches the serial console of a node, and opens it if it is not. TypeAtConsole types there, once it is
+	// open. Their errors are for people.
+	AttachConsole func(ctx context.Context, node string) (Console, error)
+	TypeAtConsole func(node string, text []byte) error
+	// Audit writes down who asked for what loses data or shows secrets; nil: nothing is written.
 	Audit func(Change)
 	// Login mints a code by which one browser is somebody, USER@HOST, with a role on the page; the error is for people.
 	Login func(role, user string) (status.Login, error)
@@ -152,6 +156,8 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST /v1/erase", s.serveErase)
 	mux.HandleFunc("POST /v1/erase/cancel", s.serveCancelErase)
 	mux.HandleFunc("POST /v1/replace", s.serveReplace)
+	mux.HandleFunc("GET /v1/console", s.serveConsole)
+	mux.HandleFunc("POST /v1/console", s.serveTyping)
 	mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, r *http.Request) {
 		role, user := r.URL.Query().Get("role"), r.URL.Query().Get("user")
 		login, err := s.Login(role, user)

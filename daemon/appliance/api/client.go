@@ -205,13 +205,28 @@ func (c Client) Wait(ctx context.Context, what func(status.Document) (done bool,
 }
 
 func (c Client) do(ctx context.Context, method, path string) ([]byte, error) {
+	resp, err := c.send(ctx, method, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	if err != nil {
+		return nil, fmt.Errorf("read answer of %s: %w", c.Socket, err)
+	}
+	return body, nil
+}
+
+// send asks the daemon. An answer that is no success is an error; the body of another one is to be closed.
+func (c Client) send(ctx context.Context, method, path string, content io.Reader) (*http.Response, error) {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", c.Socket)
 		}}}
-	req, err := http.NewRequestWithContext(ctx, method, "http://firstlight"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://firstlight"+path, content)
 	if err != nil {
 		return nil, err
 	}
@@ -220,18 +235,17 @@ func (c Client) do(ctx context.Context, method, path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the daemon at %s: %w", c.Socket, errors.Unwrap(err))
 	}
-	defer resp.Body.Close()
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
 
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
 		return nil, fmt.Errorf("read answer of %s: %w", c.Socket, err)
 	}
 	if resp.StatusCode == http.StatusUnprocessableEntity {
 		return nil, errors.New(string(bytes.TrimSpace(body))) // sentences for people
 	}
-	if resp.StatusCode/100 != 2 {
-		return nil, fmt.Errorf("ask the daemon at %s: %s: %s", c.Socket, resp.Status, bytes.TrimSpace(body))
-	}
-
-	return body, nil
+	return nil, fmt.Errorf("ask the daemon at %s: %s: %s", c.Socket, resp.Status, bytes.TrimSpace(body))
 }
