@@ -54,6 +54,10 @@ func shownPages(t *testing.T) map[string]document {
 	s := newServer(t, ready())
 	pages["/login"] = newVisitor(t, s).open("/login")
 	pages["/nobody"] = parse(t, logIn(t, s).ask("GET", "/nobody", "").Body.Bytes())
+	issued, i, _ := newIssuedServer(t)
+	pages["/login with an issuer"] = newVisitor(t, issued).open("/login")
+	pages["/logged in by it"] = parse(t, i.walk(newVisitor(t, issued), "vic", nil).Body.Bytes())
+	pages["/login refused by it"] = parse(t, i.walk(newVisitor(t, issued), "eve", nil).Body.Bytes())
 	_, _, pages["/login refused"] = send(t, s, "aaaa")
 	return pages
 }

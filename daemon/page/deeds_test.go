@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,6 +143,25 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 		a := review.Spec.ResourceAttributes
 		review.Status.Allowed = s.allows(group, a.Group, a.Resource, a.Verb)
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(review)
+	case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"): // as the API server maps them
+		claims := payloadOf(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		var review authenticationv1.SelfSubjectReview
+		review.Status.UserInfo.Username = "firstlight:oidc:" + claims.Email
+		switch {
+		case slices.Contains(claims.Groups, "ops"):
+			review.Status.UserInfo.Groups = []string{"firstlight:operator", "system:authenticated"}
+		case slices.Contains(claims.Groups, "everybody"):
+			review.Status.UserInfo.Groups = []string{"firstlight:viewer", "system:authenticated"}
+		default:
+			w.WriteHeader(http.StatusUnauthorized)
+			_ = json.NewEncoder(w).Encode(metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+				Reason: metav1.StatusReasonUnauthorized, Code: http.StatusUnauthorized, Message: "Unauthorized",
+			})
+			return
+		}
 		w.WriteHeader(http.StatusCreated)
 		_ = json.NewEncoder(w).Encode(review)
 	case r.Method == http.MethodPatch:

@@ -40,6 +40,10 @@ type session struct {
 	uploads atomic.Int32  // requests that are passed on
 	ended   chan struct{} // closed at its end
 
+	isIssued bool       // by an issuer's word, not by a code
+	renewing sync.Mutex // held while the issuer is asked again
+	issued   issued     // that word
+
 	confirmations []confirmation // that were asked for and not given yet, the newest last
 	notice        notice         // that was not shown yet
 }
@@ -119,6 +123,33 @@ func (l *logins) open(text string) (secret string, by Person, ok bool) {
 	}
 
 	delete(l.codes, key)
+	return l.start(used.person, issued{}), used.person, true
+}
+
+// openIssued returns the secret of a new session of a person whom an issuer knows.
+func (l *logins) openIssued(g *grant) (secret string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.prune()
+	return l.start(g.person, newIssued(g, l.now()))
+}
+
+// wordOf is the issuer's word of a session, and for how long it is good.
+func (l *logins) wordOf(s *session) (word *grant, left time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return s.issued.grant, s.issued.until.Sub(l.now())
+}
+
+// setWord is the issuer's new word of a session.
+func (l *logins) setWord(s *session, g *grant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.issued = newIssued(g, l.now())
+}
+
+// start returns the secret of a new session. l.mu is held.
+func (l *logins) start(by Person, word issued) (secret string) {
 	if len(l.sessions) >= maxSessions {
 		l.end(oldest(l.sessions, func(s *session) time.Time { return s.used }))
 	}
@@ -126,13 +157,16 @@ func (l *logins) open(text string) (secret string, by Person, ok bool) {
 	secret = newSecret()
 	now := l.now()
 	l.sessions[sha256.Sum256([]byte(secret))] = &session{
-		person: used.person,
+		person: by,
 		csrf:   newSecret(),
 		began:  now,
 		used:   now,
 		ended:  make(chan struct{}),
+
+		isIssued: word.grant != nil,
+		issued:   word,
 	}
-	return secret, used.person, true
+	return secret
 }
 
 // find returns the session of a secret, nil if it is none or has ended, and counts that as use. What a page's script
@@ -225,7 +259,7 @@ func (l *logins) prune() {
 
 	for key, s := range l.sessions {
 		good := s.person.Role.lifetime()
-		if now.Sub(s.began) >= good.total || now.Sub(s.used) >= good.idle {
+		if now.Sub(s.began) >= good.total || now.Sub(s.used) >= good.idle || s.issued.hasEnded(now) {
 			l.end(key)
 		}
 	}

@@ -95,6 +95,7 @@ type Server struct {
 	drafts    drafts
 	masks     masks
 	handler   http.Handler
+	issuers   *issuers
 
 	reviews   *lookup[error] // who may read what
 	workloads *lookup[workloadAnswer]
@@ -123,6 +124,7 @@ func New(
 	s.streams = make(chan struct{}, maxStreams)
 	s.hub = newHub(s.read)
 	s.handler = s.newHandler()
+	s.issuers = newIssuers(deeds.API)
 	s.reviews, s.workloads, s.secrets = s.newReviews(), s.newWorkloads(), s.newSecrets()
 	s.pods, s.logs = s.newPods(), s.newLogs()
 	return s

@@ -54,7 +54,7 @@ func Rights() []client.Object {
 	for _, r := range Roles() {
 		all = append(all, newClusterRole(r), newClusterRoleBinding(r))
 	}
-	for _, r := range Roles()[1:] {
+	for _, r := range Roles() {
 		all = append(all, newHostRole(r), newHostRoleBinding(r))
 	}
 	all = append(all, metal3.GroupPolicy("hosts-operators.firstlight.dev", Operator.group())...)
@@ -95,15 +95,20 @@ func newClusterRole(r Role) *rbacv1.ClusterRole {
 	}
 }
 
-// newHostRole lets a role change BareMetalHosts, which its policy narrows (metal3.GroupPolicy).
+// newHostRole lets a role read BareMetalHosts, which have no secret, and change them, which its policy narrows
+// (metal3.GroupPolicy). kubectl reads what it changes.
 func newHostRole(r Role) *rbacv1.Role {
+	verbs := []string{"get", "list", "watch"}
+	if r.covers(Operator) {
+		verbs = append(verbs, "patch")
+	}
 	return &rbacv1.Role{
 		TypeMeta:   rbacKind("Role"),
 		ObjectMeta: metav1.ObjectMeta{Namespace: metal3.Namespace, Name: r.group()},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{metal3api.GroupVersion.Group},
 			Resources: []string{"baremetalhosts"},
-			Verbs:     []string{"patch"},
+			Verbs:     verbs,
 		}},
 	}
 }

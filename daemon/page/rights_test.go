@@ -54,8 +54,9 @@ func TestRolesHaveTheRightsOfTheirActions(t *testing.T) {
 	}
 	for _, r := range newClusterRole(Viewer).Rules {
 		assert.Equal(t, []string{readVerb}, r.Verbs, "a viewer changes nothing")
-		assert.Equal(t, []string{rightsGroup}, r.APIGroups, "no object of the API is a viewer's")
+		assert.Equal(t, []string{rightsGroup}, r.APIGroups, "no object of the API is a viewer's but hosts")
 	}
+	assert.Equal(t, []string{"get", "list", "watch"}, newHostRole(Viewer).Rules[0].Verbs, "a viewer changes nothing")
 }
 
 // TestTheAPIServerDecidesWhoMayAct asks a real API server, with every check of the page left out, for each action as

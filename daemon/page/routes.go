@@ -30,6 +30,8 @@ func routes() []route {
 		{"GET", "/assets/{file}", Nobody, nil, (*Server).serveAsset},
 		{"GET", "/login", Nobody, nil, (*Server).serveLoginForm},
 		{"POST", "/login", Nobody, nil, (*Server).serveLogin},
+		{"GET", issuerPath, Nobody, nil, (*Server).serveIssuer},
+		{"GET", returnPath, Nobody, nil, (*Server).serveReturn},
 		{"POST", "/logout", Viewer, nil, (*Server).serveLogout},
 		{"GET", "/events", Viewer, nil, (*Server).serveEvents},
 		{"GET", editPath, Owner, nil, (*Server).serveSiteEditor},
@@ -130,7 +132,12 @@ func (s *Server) sessionOf(r *http.Request) *session {
 	if err != nil {
 		return nil
 	}
-	return s.logins.find(c.Value, isByScript(r))
+	of := s.logins.find(c.Value, isByScript(r))
+	if of == nil || s.isStillIssued(r.Context(), of) {
+		return of
+	}
+	s.logins.close(c.Value)
+	return nil
 }
 
 // isByScript reports whether the script of a page sends a request, and no person.

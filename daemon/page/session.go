@@ -18,9 +18,10 @@ const formCookie = "__Host-firstlight-form"
 
 // loginView is what the log-in form shows.
 type loginView struct {
-	Code  string // from the link, filled in
-	CSRF  string
-	Error string
+	Code   string // from the link, filled in
+	CSRF   string
+	Error  string
+	Issuer string // by which one may log in, too; "": none
 }
 
 // serveLoginForm shows the form. A link with a code fills it in and uses nothing up: programs open links, too. Whoever
@@ -36,7 +37,9 @@ func (s *Server) serveLoginForm(w http.ResponseWriter, r *http.Request, of *sess
 func (s *Server) showLogin(w http.ResponseWriter, r *http.Request, code int, problem string) {
 	token := newSecret()
 	setCookie(w, formCookie, token, int(codeTTL.Seconds()))
-	s.write(w, r, code, "login.html", loginView{Code: r.URL.Query().Get(codeField), CSRF: token, Error: problem})
+	s.write(w, r, code, "login.html", loginView{
+		Code: r.URL.Query().Get(codeField), CSRF: token, Error: problem, Issuer: s.issuerName(),
+	})
 }
 
 // serveLogin uses a code up for a session, which takes the place of the one that the browser had.
@@ -51,7 +54,7 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request, _ *session) 
 	if !s.tries.Allow(r) {
 		s.log.Warn("too many log-ins", "from", r.RemoteAddr)
 		w.Header().Set("Retry-After", "10")
-		s.showLogin(w, r, http.StatusTooManyRequests, "Too many tries from your address. Wait ten seconds, then try again.")
+		s.showLogin(w, r, http.StatusTooManyRequests, tooManyLogins)
 		return
 	}
 

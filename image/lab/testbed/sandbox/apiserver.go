@@ -24,8 +24,10 @@ import (
 	"testing"
 	"time"
 
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/bench"
 	"firstlight.dev/firstlight/assets/freeport"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/gobuild"
@@ -222,6 +224,16 @@ func (a *API) writePolicies() (args []string, err error) {
 	}
 
 	return args, nil
+}
+
+// Trust has the server answer people of an issuer, as a site that names it does: it follows the file without a restart,
+// a moment later. nil: nobody's.
+func (a *API) Trust(issuer *site.OIDC) error {
+	files, _, err := kube.APIServerPolicies(a.dir, filepath.Dir(a.AuditLog), issuer)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(a.dir, "authentication.yaml"), files["authentication.yaml"], 0o600)
 }
 
 // await asks until the server says that it is ready.

@@ -1,0 +1,253 @@
+package page
+
+import (
+	"crypto"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/appliance/audit"
+)
+
+// newIssuedServer is a server whose site names an issuer.
+func newIssuedServer(t *testing.T) (*Server, *testIssuer, *state) {
+	i, of := newTestIssuer(t), rack(1)
+	s := *of.site
+	s.Appliance.OIDC = i.site()
+	of.site = &s
+	return newServer(t, of), i, of
+}
+
+// walk logs a user in as a browser does, and returns the answer of the page. change is made to what the issuer sends the
+// browser back with.
+func (i *testIssuer) walk(b browser, user string, change func(back url.Values)) *httptest.ResponseRecorder {
+	begun := b.ask("GET", issuerPath, "")
+	require.Equal(i.t, http.StatusSeeOther, begun.Code, begun.Body)
+	attempt := cookieOf(i.t, begun.Header(), attemptCookie)
+	assert.True(i.t, attempt.Secure && attempt.HttpOnly && attempt.SameSite == http.SameSiteLaxMode && attempt.Path == "/")
+	to, err := url.Parse(begun.Header().Get("Location"))
+	require.NoError(i.t, err)
+	require.Equal(i.t, "https://10.10.110.20"+returnPath, to.Query().Get("redirect_uri"))
+	assert.NotContains(i.t, to.String(), attempt.Value, "the secret stays in the browser")
+
+	answer := httptest.NewRecorder()
+	r := httptest.NewRequest("POST", to.String(), strings.NewReader(url.Values{"user": {user}}.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	i.serveAnswer(answer, r)
+	back, err := url.Parse(answer.Header().Get("Location"))
+	require.NoError(i.t, err)
+	query := back.Query()
+	if change != nil {
+		change(query)
+	}
+	return b.ask("GET", back.Path+"?"+query.Encode(), "", "Cookie", attemptCookie+"="+attempt.Value,
+		"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
+}
+
+func TestThePageLogsInByTheIssuer(t *testing.T) {
+	s, i, _ := newIssuedServer(t)
+	visitor := newVisitor(t, s)
+	login := visitor.open("/login")
+	assert.Contains(t, login.id("main").text(), "Log in with localhost")
+	assert.NotEmpty(t, login.id("code"), "a code needs no issuer")
+
+	for user, shown := range map[string]string{"vic": "viewer oidc:vic@example.com", "ann": "operator oidc:ann@example.com"} {
+		w := i.walk(visitor, user, nil)
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		assert.Contains(t, w.Body.String(), `content="0; url=/"`)
+		c := cookieOf(t, w.Header(), cookie)
+		assert.True(t, c.Secure && c.HttpOnly && c.SameSite == http.SameSiteStrictMode)
+		b := browser{t, s, c.Value}
+		assert.Equal(t, shown, b.open("/").with("role")[0].text())
+
+		// It is a session like another one: what its role may not, it may not.
+		answer := b.ask("GET", "/nodes/node-000/power-off", "").Code
+		assert.Equal(t, user == "ann", answer != http.StatusForbidden, "%s: %d", user, answer)
+	}
+}
+
+func TestWhoeverTheIssuerDoesNotVouchForIsNobody(t *testing.T) {
+	other := newKey(t)
+	for name, c := range map[string]struct {
+		user  string
+		forge func(claims map[string]any) crypto.PrivateKey
+		back  func(url.Values)
+		code  int
+		says  string
+	}{
+		"without a role":    {user: "eve", code: 403, says: "none of your groups has a role"},
+		"another client":    {user: "ann", code: 403, says: "is not one for this log-in", forge: func(c map[string]any) crypto.PrivateKey { c["aud"] = "other"; return nil }},
+		"another issuer":    {user: "ann", code: 403, says: "is not one for this log-in", forge: func(c map[string]any) crypto.PrivateKey { c["iss"] = "https://other"; return nil }},
+		"expired":           {user: "ann", code: 403, says: "is not one for this log-in", forge: func(c map[string]any) crypto.PrivateKey { c["exp"] = time.Now().Unix() - 1; return nil }},
+		"another nonce":     {user: "ann", code: 403, says: "is not one for this log-in", forge: func(c map[string]any) crypto.PrivateKey { c["nonce"] = "other"; return nil }},
+		"another key":       {user: "ann", code: 403, says: "is not one for this log-in", forge: func(map[string]any) crypto.PrivateKey { return other }},
+		"another state":     {user: "ann", code: 403, says: "was begun by another browser", back: func(q url.Values) { q.Set("state", newSecret()) }},
+		"no state":          {user: "ann", code: 403, says: "was begun by another browser", back: func(q url.Values) { q.Del("state") }},
+		"another code":      {user: "ann", code: 403, says: "it refuses the log-in: invalid_grant", back: func(q url.Values) { q.Set("code", newSecret()) }},
+		"no code":           {user: "ann", code: 403, says: "it refuses the log-in: invalid_grant", back: func(q url.Values) { q.Del("code") }},
+		"refused there":     {user: "ann", code: 403, says: "it refuses the log-in: access_denied.", back: func(q url.Values) { q.Set("error", "access_denied") }},
+		"words of somebody": {user: "ann", code: 403, says: "it refuses the log-in: error.", back: func(q url.Values) { q.Set("error", "Call 555-0100 now") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, i, _ := newIssuedServer(t)
+			i.forge = c.forge
+			w := i.walk(newVisitor(t, s), c.user, c.back)
+			assert.Equal(t, c.code, w.Code)
+			assert.Contains(t, parse(t, w.Body.Bytes()).id("error").text(), c.says)
+			assert.NotContains(t, strings.Join(w.Header()["Set-Cookie"], "\n"), cookie+"=")
+			assert.NotContains(t, w.Body.String(), clientSecret, "what the issuer writes is not passed on")
+			assert.Empty(t, s.logins.sessions)
+		})
+	}
+
+	t.Run("twice with one code", func(t *testing.T) {
+		s, i, _ := newIssuedServer(t)
+		var first url.Values
+		require.Equal(t, http.StatusOK, i.walk(newVisitor(t, s), "ann", func(q url.Values) { first = q }).Code)
+		w := i.walk(newVisitor(t, s), "vic", func(q url.Values) { q.Set("code", first.Get("code")) })
+		assert.Equal(t, http.StatusForbidden, w.Code)
+	})
+	t.Run("a code of another browser's log-in", func(t *testing.T) { // PKCE: the code is of no use to whoever steals it
+		s, i, _ := newIssuedServer(t)
+		code := ""
+		i.walk(newVisitor(t, s), "ann", func(q url.Values) { code = q.Get("code"); q.Set("state", "") })
+		w := i.walk(newVisitor(t, s), "vic", func(q url.Values) { q.Set("code", code) })
+		assert.Contains(t, parse(t, w.Body.Bytes()).id("error").text(), "invalid_grant")
+	})
+}
+
+func TestAnIssuerThatIsAwayLocksNobodyOut(t *testing.T) {
+	s, i, of := newIssuedServer(t)
+	i.Server.Close()
+	w := newVisitor(t, s).ask("GET", issuerPath, "")
+	assert.Equal(t, http.StatusBadGateway, w.Code)
+	d := parse(t, w.Body.Bytes())
+	assert.Contains(t, d.id("error").text(), "it does not answer")
+	assert.Contains(t, d.id("error").text(), "firstlightd login")
+
+	login, err := s.Login("viewer", "ann@laptop")
+	require.NoError(t, err)
+	code, header, _ := send(t, s, login.Code)
+	require.Equal(t, http.StatusSeeOther, code, "a code opens a session")
+	b := browser{t, s, cookieOf(t, header, cookie).Value}
+	b.open("/")
+
+	of.site = new(site.Site)
+	w = newVisitor(t, s).ask("GET", issuerPath, "")
+	assert.Equal(t, "/login", w.Header().Get("Location"), "the site names none")
+	assert.NotContains(t, newVisitor(t, s).open("/login").id("main").text(), "Log in with localhost")
+	b.open("/")
+}
+
+func TestASessionEndsWithTheIssuersWord(t *testing.T) {
+	logIn := func(t *testing.T, renews bool) (*Server, *testIssuer, *state, browser, *time.Time) {
+		s, i, of := newIssuedServer(t)
+		now := time.Now()
+		s.logins.now = func() time.Time { return now }
+		i.renews, i.lasts = renews, 10*time.Minute
+		w := i.walk(newVisitor(t, s), "ann", nil)
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		return s, i, of, browser{t, s, cookieOf(t, w.Header(), cookie).Value}, &now
+	}
+	isIn := func(b browser) bool { return b.ask("GET", "/", "").Code == http.StatusOK }
+
+	t.Run("without renewal", func(t *testing.T) {
+		_, _, _, b, now := logIn(t, false)
+		*now = now.Add(9 * time.Minute)
+		assert.True(t, isIn(b))
+		*now = now.Add(2 * time.Minute)
+		assert.False(t, isIn(b))
+	})
+	t.Run("renewed", func(t *testing.T) {
+		s, i, _, b, now := logIn(t, true)
+		for range 5 {
+			*now = now.Add(11 * time.Minute)
+			assert.True(t, isIn(b))
+		}
+		i.people["ann"]["groups"] = []string{"everybody"}
+		*now = now.Add(11 * time.Minute)
+		assert.False(t, isIn(b), "the role is another one: log in again")
+		assert.Empty(t, s.logins.sessions)
+	})
+	t.Run("the role's time is the most", func(t *testing.T) {
+		_, _, _, b, now := logIn(t, true)
+		for range 23 {
+			*now = now.Add(10 * time.Minute)
+			require.True(t, isIn(b))
+		}
+		*now = now.Add(10 * time.Minute)
+		assert.False(t, isIn(b), "four hours for an operator")
+	})
+	t.Run("refused", func(t *testing.T) {
+		_, i, _, b, now := logIn(t, true)
+		clear(i.users)
+		*now = now.Add(11 * time.Minute)
+		assert.False(t, isIn(b))
+	})
+	t.Run("another person", func(t *testing.T) {
+		_, i, _, b, now := logIn(t, true)
+		for token := range i.users {
+			i.users[token] = "vic"
+		}
+		*now = now.Add(11 * time.Minute)
+		assert.False(t, isIn(b))
+	})
+	t.Run("the issuer is away", func(t *testing.T) {
+		_, i, _, b, now := logIn(t, true)
+		i.Server.CloseClientConnections()
+		i.Server.Close()
+		*now = now.Add(9*time.Minute + 45*time.Second)
+		assert.True(t, isIn(b), "its word is still good")
+		*now = now.Add(30 * time.Second)
+		assert.False(t, isIn(b))
+	})
+	t.Run("the site names another client", func(t *testing.T) {
+		_, i, of, b, _ := logIn(t, true)
+		edited := *of.site
+		edited.Appliance.OIDC = i.site()
+		of.site = &edited
+		assert.True(t, isIn(b), "read again, and the same")
+		edited.Appliance.OIDC.Roles.Operator = nil
+		assert.False(t, isIn(b))
+	})
+	t.Run("logged out", func(t *testing.T) {
+		s, _, _, b, _ := logIn(t, true)
+		s.logins.close(b.cookie)
+		assert.False(t, isIn(b))
+	})
+}
+
+func TestTheLogOfALogInNamesThePersonAndNoToken(t *testing.T) {
+	s, i, _ := newIssuedServer(t)
+	log, code := t.TempDir()+"/page.log", ""
+	s.audit = audit.NewLog(log, s.log)
+	w := i.walk(newVisitor(t, s), "ann", func(q url.Values) { code = q.Get("code") })
+	require.Equal(t, http.StatusOK, w.Code)
+	text, err := os.ReadFile(log)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "firstlight:oidc:ann@example.com")
+	assert.Contains(t, string(text), `"verb":"login"`)
+	assert.NotContains(t, string(text), code)
+}
+
+func TestLogInsByTheIssuerAreBounded(t *testing.T) {
+	s, i, _ := newIssuedServer(t)
+	var codes []int
+	for range 10 {
+		codes = append(codes, newVisitor(t, s).ask("GET", issuerPath, "").Code)
+	}
+	assert.Contains(t, codes, http.StatusTooManyRequests)
+	for range maxIssuerCalls {
+		s.issuers.calls <- struct{}{}
+	}
+	_, err := s.issuers.begin(t.Context(), i.site(), "https://x", attempt{newSecret()})
+	assert.ErrorIs(t, err, errIssuerSilent)
+}
