@@ -192,7 +192,7 @@ func TestWhatASourceMustNotDecide(t *testing.T) {
 	}
 }
 
-// TestSignaturesAreChecked of the last commit, by keys of either kind.
+// TestSignaturesAreChecked of the last commit, by SSH keys.
 func TestSignaturesAreChecked(t *testing.T) {
 	r := newGitServer(t)
 	keys := t.TempDir()
