@@ -39,9 +39,11 @@ var (
 func (v Variable) FileName() string { return v.Name + "-" + v.Vendor }
 
 const (
-	certX509  = "a5c059a1-94e4-4aa7-87b5-ab155c2bf072" // EFI_CERT_X509_GUID
-	certPKCS7 = "4aafd29d-68df-49ee-8aa9-347d375665a7" // EFI_CERT_TYPE_PKCS7_GUID
-	ownerGUID = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c300" // of the entries in the variables: who added them
+	certX509 = "a5c059a1-94e4-4aa7-87b5-ab155c2bf072" // EFI_CERT_X509_GUID
+
+	certSHA256 = "c1c41626-504c-4092-aca9-41f936934328" // EFI_CERT_SHA256_GUID
+	certPKCS7  = "4aafd29d-68df-49ee-8aa9-347d375665a7" // EFI_CERT_TYPE_PKCS7_GUID
+	ownerGUID  = "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c300" // of the entries in the variables: who added them
 
 	listHead        = 28     // EFI_SIGNATURE_LIST
 	certificateUEFI = 0x0ef1 // WIN_CERT_TYPE_EFI_GUID
@@ -67,16 +69,24 @@ const Unreadable = "a certificate that cannot be read"
 
 // ParseLists are the certificates in a variable's content; digests and what else there may be are left out.
 func ParseLists(b []byte) ([]*x509.Certificate, error) {
-	var all []*x509.Certificate
+	all, _, err := ParseDatabase(b)
+	return all, err
+}
+
+// ParseDatabase is ParseLists that also counts the SHA-256 digests of programs: firmware starts these, whoever signed them.
+func ParseDatabase(b []byte) (all []*x509.Certificate, digests int, err error) {
 	for len(b) > 0 {
 		if len(b) < listHead {
-			return nil, errors.New("list of keys: it ends early")
+			return nil, 0, errors.New("list of keys: it ends early")
 		}
 		size, head, each := int(le.Uint32(b[16:])), int(le.Uint32(b[20:])), int(le.Uint32(b[24:]))
 		if size < listHead || size > len(b) || head > size-listHead || each < 16 {
-			return nil, errors.New("list of keys: its lengths make no sense")
+			return nil, 0, errors.New("list of keys: its lengths make no sense")
 		}
 
+		if string(b[:16]) == string(guid(certSHA256)) {
+			digests += (size - listHead - head) / each
+		}
 		isX509 := string(b[:16]) == string(guid(certX509))
 		for entries := b[listHead+head : size]; isX509 && len(entries) >= each; entries = entries[each:] {
 			c, err := x509.ParseCertificate(entries[16:each])
@@ -87,7 +97,7 @@ func ParseLists(b []byte) ([]*x509.Certificate, error) {
 		}
 		b = b[size:]
 	}
-	return all, nil
+	return all, digests, nil
 }
 
 // Update is what is written to a variable: its new content, signed by the key that may change it

@@ -87,4 +87,6 @@ const NumberData = 6
 const (
 	KeyMediumLabel = "FL-KEY"
 	KeyFileName    = "firstlight.key"
+
+	EnrollTriesName = "secureboot-tries.txt" // on SITE: how often the owner's keys were written to the firmware
 )

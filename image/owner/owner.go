@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/secureboot"
@@ -59,8 +61,20 @@ func SignImage(ctx context.Context, path, out string, keys Keys) error {
 	if err := assemble(ctx, image, made, whole, info.Mode().Perm()); err != nil {
 		return fmt.Errorf("sign %s: %w", path, err)
 	}
-	if err := os.Link(whole, out); err != nil { // not over a file that is there
+	if err := moveNew(whole, out); err != nil {
 		return fmt.Errorf("sign %s: %w", path, err)
+	}
+	return nil
+}
+
+// moveNew renames a file, and not over one that is there. FAT has no links, NFS no such rename.
+func moveNew(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return os.Link(from, to)
+	}
+	if err != nil {
+		return fmt.Errorf("make %s: %w", to, err)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/secureboot"
 	"firstlight.dev/firstlight/assets/stick"
@@ -28,9 +29,11 @@ const attributesSize = 4
 // Firmware is what the firmware says of itself.
 type Firmware struct {
 	UEFI     bool // else BIOS, and nothing else is said
+	Hidden   bool // its variables are not there: nothing else is known
 	Enforced bool // it starts only what a key of db has signed
 	Setup    bool // it has no PK: whoever runs may write its keys
 	Trusted  []*x509.Certificate
+	Digests  int // of programs that it starts besides
 }
 
 // ReadFirmware reads that from dir, Variables on a real machine.
@@ -38,9 +41,12 @@ func ReadFirmware(dir string) (Firmware, error) {
 	f := Firmware{}
 	enforced, err := readVariable(dir, secureboot.Enforced)
 	if errors.Is(err, fs.ErrNotExist) {
-		// A BIOS has no such directory; UEFI before Secure Boot has no such variable.
+		// A BIOS has no such directory; UEFI before Secure Boot has no such variable, and others: efivarfs that is not
+		// mounted, or a kernel without the firmware's services, has none at all.
 		_, err := os.Stat(filepath.Dir(dir))
 		f.UEFI = err == nil
+		variables, err := os.ReadDir(dir)
+		f.Hidden = f.UEFI && (err != nil || len(variables) == 0)
 		return f, nil
 	}
 	if err != nil {
@@ -57,7 +63,7 @@ func ReadFirmware(dir string) (Firmware, error) {
 		return f, nil
 	}
 	if err == nil {
-		f.Trusted, err = secureboot.ParseLists(db)
+		f.Trusted, f.Digests, err = secureboot.ParseDatabase(db)
 	}
 	if err != nil {
 		return f, fmt.Errorf("read the firmware's keys: %w", err)
@@ -167,6 +173,9 @@ func Describe(f Firmware, s Stick) string {
 	const rest = "; the root is checked, against a hash that nothing vouches for."
 	owner, others := f.trustsOwner(s)
 	switch {
+	case f.Hidden:
+		return "Started by UEFI, whose variables cannot be read (efivarfs is not mounted, or the kernel was told to do " +
+			"without): whether Secure Boot is on, and with whose keys, is not known" + rest
 	case !f.UEFI:
 		return "Started by BIOS: nothing checks GRUB, its configuration, kernel, command line and initramfs" + rest
 	case !f.Enforced && owner && !f.Setup:
@@ -177,7 +186,10 @@ func Describe(f Firmware, s Stick) string {
 	case !owner:
 		return "Secure Boot checks shim, GRUB and kernel; nothing checks GRUB's configuration, command line and initramfs" +
 			rest
-	case len(others) > 0:
+	case len(others)+f.Digests > 0:
+		if f.Digests > 0 {
+			others = append(others, "programs by "+commandline.Amount(f.Digests, "digest")+" in db")
+		}
 		return "Secure Boot checks all that starts by the owner's keys, but the firmware also starts what others sign: " +
 			strings.Join(others, ", ") + ". Whoever has the stick can have it start such a program."
 	default:
@@ -196,8 +208,8 @@ func RequiredOwners(f Firmware, s Stick) []*x509.Certificate {
 
 // Plan says whether the owner's keys are written into the firmware. If not, why says what hinders it; "" if there is
 // nothing to do. locked reports that DATA is sealed to the firmware's keys as they are, and that nothing else would open
-// it.
-func Plan(f Firmware, s Stick, locked bool) (enroll bool, why string) {
+// it; tries is how often they were written since firmware had them after a restart.
+func Plan(f Firmware, s Stick, locked bool, tries int) (enroll bool, why string) {
 	const not = "The owner's keys are not enrolled: "
 	owner, _ := f.trustsOwner(s)
 	switch {
@@ -205,6 +217,8 @@ func Plan(f Firmware, s Stick, locked bool) (enroll bool, why string) {
 		return false, not + "nobody has signed the image that is on the stick; see firstlight sign --secure-boot."
 	case !f.UEFI:
 		return false, not + "this machine was started by BIOS."
+	case f.Hidden:
+		return false, not + "the firmware's variables cannot be read."
 	case owner && !f.Setup:
 		return false, ""
 	case !f.Setup:
@@ -215,10 +229,17 @@ func Plan(f Firmware, s Stick, locked bool) (enroll bool, why string) {
 	case locked:
 		return false, not + "DATA is sealed to this machine's TPM with the firmware's keys as they are, and would be " +
 			"locked. Make a key file (firstlightd key-file), attach its medium, and restart."
+	case tries >= MaxTries:
+		return false, fmt.Sprintf("%sthe firmware took them %d times, and had none after each restart. Enroll them in its "+
+			"setup, or take appliance.secureBoot.enroll out of site.yaml. To try again, remove %s from %s.", not, tries,
+			stick.EnrollTriesName, stick.PartitionSite)
 	default:
 		return true, ""
 	}
 }
+
+// MaxTries is how often the owner's keys are written, each time with a restart, to firmware that forgets them.
+const MaxTries = 3
 
 // Enroll writes the owner's keys into firmware in setup mode: the platform key last, since with that the firmware leaves
 // setup mode. Cut before, the next boot begins again; from the next start on the firmware enforces them.

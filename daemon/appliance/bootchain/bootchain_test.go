@@ -40,6 +40,9 @@ func TestWhatChecksTheBootIsSaid(t *testing.T) {
 			bootchain.Stick{}, "checks shim, GRUB and kernel; nothing checks GRUB's configuration, command line and initramfs"},
 		{"others as well", bootchain.Firmware{UEFI: true, Enforced: true, Trusted: []*x509.Certificate{ours, theirs}},
 			signed, "also starts what others sign: Someone CA."},
+		{"digests as well", bootchain.Firmware{UEFI: true, Enforced: true, Trusted: signed.Owner, Digests: 2},
+			signed, "also starts what others sign: programs by 2 digests in db."},
+		{"no efivarfs", bootchain.Firmware{UEFI: true, Hidden: true}, signed, "whether Secure Boot is on, and with whose keys, is not known"},
 		{"whole", bootchain.Firmware{UEFI: true, Enforced: true, Trusted: signed.Owner}, signed,
 			"checks all that starts by the owner's keys, from the firmware to the root."},
 	} {
@@ -58,6 +61,7 @@ func TestKeysAreEnrolledWhereThatLeadsSomewhere(t *testing.T) {
 		firmware bootchain.Firmware
 		stick    bootchain.Stick
 		locked   bool
+		tries    int
 		enroll   bool
 		why      string
 	}{
@@ -70,9 +74,13 @@ func TestKeysAreEnrolledWhereThatLeadsSomewhere(t *testing.T) {
 		{name: "keys of others", firmware: bootchain.Firmware{UEFI: true, Trusted: []*x509.Certificate{theirs}}, stick: signed,
 			why: "Delete its platform key"},
 		{name: "it would not start", firmware: setup, stick: changed, why: "would not start the stick any more: vmlinuz"},
+		{name: "the second try", firmware: setup, stick: signed, tries: bootchain.MaxTries - 1, enroll: true},
+		{name: "it forgets them", firmware: setup, stick: signed, tries: bootchain.MaxTries, why: "had none after each restart"},
+		{name: "its variables are hidden", firmware: bootchain.Firmware{UEFI: true, Hidden: true}, stick: signed,
+			why: "variables cannot be read"},
 		{name: "it would lock DATA", firmware: setup, stick: signed, locked: true, why: "Make a key file"},
 	} {
-		enroll, why := bootchain.Plan(c.firmware, c.stick, c.locked)
+		enroll, why := bootchain.Plan(c.firmware, c.stick, c.locked, c.tries)
 		assert.Equal(t, c.enroll, enroll, c.name)
 		if c.why == "" {
 			assert.Empty(t, why, c.name)
@@ -96,6 +104,10 @@ func TestFirmwareIsRead(t *testing.T) {
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	f, err = bootchain.ReadFirmware(dir)
 	require.NoError(t, err)
+	assert.Equal(t, bootchain.Firmware{UEFI: true, Hidden: true}, f, "efivarfs is not mounted")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "BootOrder-8be4df61-93ca-11d2-aa0d-00e098032b8c"), nil, 0o600))
+	f, err = bootchain.ReadFirmware(dir)
+	require.NoError(t, err)
 	assert.Equal(t, bootchain.Firmware{UEFI: true}, f, "UEFI before Secure Boot")
 
 	ours := newKey(t, "ours")
@@ -105,6 +117,15 @@ func TestFirmwareIsRead(t *testing.T) {
 	f, err = bootchain.ReadFirmware(dir)
 	require.NoError(t, err)
 	assert.Equal(t, bootchain.Firmware{UEFI: true, Enforced: true, Trusted: []*x509.Certificate{ours.Certificate}}, f)
+
+	digests := make([]byte, 28+2*48) // EFI_SIGNATURE_LIST of EFI_CERT_SHA256_GUID
+	copy(digests, []byte{0x26, 0x16, 0xc4, 0xc1, 0x4c, 0x50, 0x92, 0x40, 0xac, 0xa9, 0x41, 0xf9, 0x36, 0x93, 0x43, 0x28})
+	digests[16], digests[24] = byte(len(digests)), 48
+	put(t, dir, secureboot.DB, append(secureboot.List(ours.Certificate), digests...))
+	f, err = bootchain.ReadFirmware(dir)
+	require.NoError(t, err)
+	assert.Equal(t, 2, f.Digests)
+	assert.Len(t, f.Trusted, 1)
 
 	put(t, dir, secureboot.DB, []byte("x"))
 	_, err = bootchain.ReadFirmware(dir)

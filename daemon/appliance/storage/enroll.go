@@ -16,7 +16,7 @@ import (
 )
 
 // enroll writes the owner's keys into firmware that has none, if that is asked, and then restarts the machine and does
-// not return. Else it says in a sentence what checks this boot. Nothing on the stick is written to.
+// not return. Else it says in a sentence what checks this boot. On the stick only the count of tries is written.
 func (k Preparer) enroll(ctx context.Context, boot stick.BootInfo, asked bool) (note string, err error) {
 	dir := cmp.Or(k.Variables, bootchain.Variables)
 	firmware, err := bootchain.ReadFirmware(dir)
@@ -32,15 +32,22 @@ func (k Preparer) enroll(ctx context.Context, boot stick.BootInfo, asked bool) (
 	if !asked {
 		return note, nil
 	}
-	enroll, why := bootchain.Plan(firmware, s, firmware.Setup && k.wouldLock(ctx, boot))
+	tries := k.readTries()
+	enroll, why := bootchain.Plan(firmware, s, firmware.Setup && k.wouldLock(ctx, boot), tries)
 	if !enroll {
 		if why != "" {
-			note += " " + why
+			return note + " " + why, nil
 		}
-		return note, nil
+		if tries > 0 { // the firmware has them
+			err = k.saveTries(0)
+		}
+		return note, err
+	}
+	if err := k.saveTries(tries + 1); err != nil {
+		return note + " The owner's keys are not enrolled, since tries cannot be counted: " + err.Error() + ".", err
 	}
 
-	k.Log.Info("the owner's keys are written to the firmware")
+	k.Log.Info("the owner's keys are written to the firmware", "try", tries+1)
 	if err := bootchain.Enroll(dir, s); err != nil {
 		return note + " The owner's keys are not enrolled: " + err.Error() + ".", err
 	}

@@ -2,12 +2,14 @@ package storage
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/appliance/bootchain"
 )
 
 // TestKeysThatWouldLockDataAreNotEnrolled: with other keys the TPM unseals nothing any more, and only what is attached
@@ -34,4 +36,24 @@ func TestKeysThatWouldLockDataAreNotEnrolled(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, make([]byte, 1<<20), 0o600))
 	assert.False(t, wouldLock(none), "an earlier version made it, without encryption")
 	assert.False(t, none.preparer(t).wouldLock(t.Context(), stick.BootInfo{}), "there is none")
+}
+
+// TestTriesToEnrollAreCounted on SITE, where a restart leaves them. What nobody can read ends them.
+func TestTriesToEnrollAreCounted(t *testing.T) {
+	k := Preparer{SiteDir: t.TempDir(), WriteSite: func(dir, name string, text []byte, check func() error) error {
+		require.NoError(t, check())
+		return os.WriteFile(filepath.Join(dir, name), text, 0o600)
+	}}
+	assert.Zero(t, k.readTries())
+	for tries := 1; tries <= bootchain.MaxTries; tries++ {
+		require.NoError(t, k.saveTries(k.readTries()+1))
+		assert.Equal(t, tries, k.readTries())
+	}
+	require.NoError(t, k.saveTries(0))
+	assert.Zero(t, k.readTries())
+
+	require.NoError(t, os.WriteFile(filepath.Join(k.SiteDir, stick.EnrollTriesName), []byte("many"), 0o600))
+	assert.Equal(t, bootchain.MaxTries, k.readTries())
+	k.WriteSite = nil
+	require.ErrorContains(t, k.saveTries(1), "SITE is not mounted")
 }

@@ -36,6 +36,10 @@ type Preparer struct {
 	Variables string
 	Restart   func() error
 
+	// SiteDir is where SITE is mounted, and WriteSite replaces a file there, as ReplaceSite. "", nil: really.
+	SiteDir   string
+	WriteSite func(dir, name string, text []byte, check func() error) error
+
 	// Exec runs a program that is handed keys, the first as /dev/fd/3, and returns what it printed. Nil: really.
 	Exec func(ctx context.Context, keys [][]byte, name string, args ...string) ([]byte, error)
 }
