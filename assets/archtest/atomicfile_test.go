@@ -28,6 +28,7 @@ var renames = map[string]string{
 	"image/cache/cache.go":                     "folders too; what is torn is built again",
 	"image/disk/reuse.go":                      "an image loses its name while it is changed",
 	"image/disk/write.go":                      "gigabytes, which a build need not wait for",
+	"image/owner/owner.go":                     "gigabytes, synced when they are written; and not over a file that is there",
 	"image/media/media.go":                     "gigabytes, which a build need not wait for",
 	"image/lab/try/user.go":                    "a directory, which is synced first",
 	"image/release/release.go":                 "a directory, which is easily made again",
