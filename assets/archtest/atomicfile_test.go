@@ -37,6 +37,7 @@ var renames = map[string]string{
 	"daemon/metal/discovery/store.go":          "sets a torn file aside",
 
 	"daemon/addons/machines/launcher/disk.go": "disks of gigabytes with holes, fetched piece by piece",
+	"image/install/update.go":                 "two roots of half a gigabyte change names; the name is synced",
 }
 
 // renaming is how a file may be given a name.

@@ -29,7 +29,7 @@ type installFlags struct {
 func newInstallCommand() *cobra.Command {
 	var f installFlags
 	cmd := &cobra.Command{
-		Use:   "install --site FILE",
+		Use:   "install --site FILE | --image FILE",
 		Short: "Install the appliance on this machine, as a unit of its systemd (root)",
 		Long: `Install the appliance of an image (.img or .img.zst) on this Linux machine. The stick's root runs here with its
 own systemd, in namespaces, as the unit firstlight.service. It gets the interfaces that the site names, whole, and no
@@ -37,6 +37,10 @@ other; DATA is a folder. Nothing is downloaded.
 
 What would harm this machine is refused before anything is changed, all reasons at once. --dry-run says what would be
 done. An installation that was interrupted is continued by the same command; firstlight uninstall takes it away.
+
+Where an appliance is installed already, another image is an update: --site may be left out, DATA and site.yaml stay. The
+appliance restarts with the new version. The one before takes its place again unless it comes to Ready within 30 minutes,
+and also if the machine or the appliance restarts until then.
 
 --trust KEY.pub takes only an image that is signed by that key (firstlight sign): the signature is IMAGE.minisig. The
 keys in the site's updates.keys are trusted as well.`,
@@ -47,12 +51,12 @@ keys in the site's updates.keys are trusted as well.`,
 	cmd.Flags().StringVar(&f.site, "site", "", "the site.yaml of the appliance; it names its interfaces")
 	cmd.Flags().StringArrayVar(&f.trust, "trust", nil, "file with the public half of a key that signs images; may be repeated")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and change nothing")
-	_ = cmd.MarkFlagRequired("site") // it is a flag of this command
 	return cmd
 }
 
 func (f installFlags) run(ctx context.Context, out io.Writer) error {
-	document, s, err := readSiteFile(f.site)
+	here := newInstallation(out)
+	document, s, err := f.readSite(here)
 	if err != nil {
 		return err
 	}
@@ -76,12 +80,12 @@ func (f installFlags) run(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 
-	here := newInstallation(out)
 	machine, err := here.ReadMachine(program)
 	if err != nil {
 		return err
 	}
-	decision, err := here.Decide(ctx, machine, s, install.Order{Root: root, Site: document, Program: program})
+	order := install.Order{Root: root, Site: document, Program: program}
+	decision, err := here.Decide(ctx, machine, s, order)
 	if err != nil {
 		return err
 	}
@@ -95,12 +99,42 @@ func (f installFlags) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 
+	if decision.Update {
+		return awaitUpdate(ctx, out, here, order)
+	}
+
 	_, err = fmt.Fprintf(out, `The appliance is installed and starts; it has %s.
   firstlight installed status
   firstlight installed kubectl get nodes
   journalctl -u %s
 Take it away: firstlight uninstall
 `, listNICs(decision.NICs), install.UnitName)
+	return err
+}
+
+// readSite reads the site that was named, or the one that is installed, which is nil as a document.
+func (f installFlags) readSite(here install.Installation) ([]byte, *site.Site, error) {
+	if f.site != "" {
+		return readSiteFile(f.site)
+	}
+	if _, err := here.Receipt(); errors.Is(err, install.ErrNone) {
+		return nil, nil, commandline.NewUsageError(errors.New("no appliance is installed yet; name its site.yaml with --site"))
+	}
+	_, s, err := readSiteFile(install.SiteFile)
+	return nil, s, err
+}
+
+// awaitUpdate returns when it is decided whether the new version stays.
+func awaitUpdate(ctx context.Context, out io.Writer, here install.Installation, o install.Order) error {
+	_, err := fmt.Fprintf(out, "Version %s starts. If it is not ready within %s, the one before takes its place again.\n"+
+		"Interrupting this only stops watching.\n", o.Root.Version, install.TrialPatience)
+	if err != nil {
+		return err
+	}
+	if err := here.AwaitUpdate(ctx, o); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "The appliance is ready with version %s, which stays.\n", o.Root.Version)
 	return err
 }
 

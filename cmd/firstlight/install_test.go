@@ -21,7 +21,7 @@ func TestInstallChecksWhatItIsGiven(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"networks: {provisioning: {interface: eno2}}", nil, `required flag(s) "site" not set`},
+		{"networks: {provisioning: {interface: eno2}}", nil, "name its site.yaml with --site"},
 		{"networks: {provisoning: {}}", []string{"--site", site, "--image", image}, "1 problem, nothing is changed"},
 		{"networks: {provisioning: {interface: eno2}}", []string{"--site", site, "--image", image}, "read image " + image},
 		{"networks: {provisioning: {interface: eno2}}", []string{"--site", site, "--image", image + "x"}, "no such file"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"firstlight.dev/firstlight/image/lab/container"
@@ -70,4 +71,31 @@ func enterSupervisorGroup() error {
 		return fmt.Errorf("enter cgroup: %w", err)
 	}
 	return nil
+}
+
+// checkUnit refuses to do what only the unit does: by hand it would take the interfaces from a running appliance.
+func checkUnit() error {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return err
+	}
+	if !isInUnit(string(text)) {
+		return fmt.Errorf("this is a command of the unit alone; use systemctl start %s, or stop", UnitName)
+	}
+	return nil
+}
+
+// isInUnit reports whether /proc/PID/cgroup is that of a process of the unit: systemd has its groups in a tree of that
+// name, or in the one of version 2.
+func isInUnit(text string) bool {
+	for line := range strings.Lines(text) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) < 3 || fields[1] != "name=systemd" && fields[1] != "" {
+			continue
+		}
+		if slices.Contains(strings.Split(fields[2], "/"), UnitName) {
+			return true
+		}
+	}
+	return false
 }

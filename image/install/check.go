@@ -92,6 +92,22 @@ func refusals(m Machine, s *site.Site, rootMiB int, installed []NIC) (all []stri
 	return append(all, reasons...)
 }
 
+// spareMiB is what stays free beside a second root.
+const spareMiB = 512
+
+// updateRefusals are the reasons against another root for an installation besides those of refusals.
+func updateRefusals(m Machine, r Receipt, rootMiB int) (all []string) {
+	if r.Trial == nil && m.DiskMiB < rootMiB+spareMiB {
+		all = append(all, fmt.Sprintf("%d MiB are free below %s, %d are needed for a second root",
+			m.DiskMiB, Dir, rootMiB+spareMiB))
+	}
+	if !r.OwnProgram && m.OtherProgram {
+		all = append(all, fmt.Sprintf("%s, which was there before the appliance, is another version or another program; "+
+			"replace it by this one, and run that", ProgramPath))
+	}
+	return all
+}
+
 func orUnknown(fileSystem string) string {
 	if fileSystem == "" {
 		return "a file system"

@@ -45,7 +45,7 @@ const (
 // Order is what shall be installed.
 type Order struct {
 	Root Root   // of the image
-	Site []byte // site.yaml, which was checked
+	Site []byte // site.yaml, which was checked; nil for the one that is installed
 	NICs []NIC  // that the site names
 
 	Program string // absolute path of this program
@@ -66,14 +66,23 @@ type Receipt struct {
 	NICs       []NIC  `json:"nics"`
 	OwnProgram bool   `json:"ownProgram"` // the file at ProgramPath was not there before
 	Complete   bool   `json:"complete"`   // all steps were done
+
+	Trial  *Version `json:"trial,omitempty"`  // that replaces this one, if it comes to Ready
+	Failed *Failure `json:"failed,omitempty"` // the last that did not
 }
 
-// difference says in which way an order is another one than was begun; "" if it is the same.
+// isUpdate reports whether an order has another root than is installed.
+func (r Receipt) isUpdate(o Order) bool { return r.Complete && r.RootHash != o.Root.Hash }
+
+// difference says in which way an order is another one than was begun, and cannot be; "" if it is none. Another root is
+// an update of an installation that is complete.
 func (r Receipt) difference(o Order) string {
 	switch {
-	case r.RootHash != o.Root.Hash:
+	case r.RootHash != o.Root.Hash && !r.Complete:
 		return fmt.Sprintf("version %s with another root", r.Version)
-	case r.SiteSHA256 != digest(o.Site):
+	case r.Trial != nil && r.Trial.RootHash != o.Root.Hash: // also not the one before
+		return fmt.Sprintf("version %s, which is on trial,", r.Trial.Version)
+	case o.Site != nil && r.SiteSHA256 != digest(o.Site):
 		return "another site.yaml"
 	}
 	return ""

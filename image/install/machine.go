@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -228,10 +229,15 @@ func countFunctions(device string) int {
 
 // hardwareMAC is the MAC that a link was made with: a port of a bond has the bond's for a while.
 func hardwareMAC(a *netlink.LinkAttrs) string {
+	return cmp.Or(permanentMAC(a), a.HardwareAddr.String())
+}
+
+// permanentMAC is the hardware's own MAC; "" if it has none, as a veth.
+func permanentMAC(a *netlink.LinkAttrs) string {
 	if len(a.PermHWAddr) == 6 && !bytes.Equal(a.PermHWAddr, make([]byte, 6)) {
 		return a.PermHWAddr.String()
 	}
-	return a.HardwareAddr.String()
+	return ""
 }
 
 // pciAddress is the PCI function a NIC is on, "" if none. A NIC of virtio is a device on one.

@@ -79,6 +79,9 @@ func TestAnApplianceIsInstalled(t *testing.T) {
 	assert.Contains(t, m.mustFirstlight("installed", "kubectl", "get", "bmh", "-n", "metal3", "-o", "name"), "/node1\n")
 	assert.Contains(t, m.mustFirstlight("installed", "why", "node1"), "node1")
 
+	m.isUpdated()
+	m.leavesInterfacesInUse()
+
 	for _, line := range uninstallSteps {
 		m.cut(line, "uninstall")
 	}
@@ -87,6 +90,57 @@ func TestAnApplianceIsInstalled(t *testing.T) {
 	m.isAsBefore(before)
 	assert.Equal(t, strings.Split(files, "\n"), strings.Split(m.must("sh", "-c", everyFile), "\n"))
 	assert.Contains(t, m.mustFirstlight("uninstall"), "No appliance is installed")
+}
+
+// isUpdated: another root takes the place of the one that is installed. What is installed is said to be another one, so
+// that the same image is new to it.
+func (m *machine) isUpdated() {
+	m.t.Helper()
+	const other = `sed -i 's/"version": "[^"]*"/"version": "0.0.9"/; s/"rootHash": "[^"]*"/"rootHash": "0000"/' ` +
+		"/var/lib/firstlight/install.json"
+	update := []string{"install", "--image", "/mnt/firstlight.img"}
+
+	// Killed on trial, it takes the root before. The command says so.
+	m.must("sh", "-c", other)
+	go func() {
+		const kill = `until [ -e /var/lib/firstlight/root.previous.img ] &&
+				systemctl is-active --quiet firstlight.service; do sleep 0.1; done
+			systemctl kill --kill-whom=main --signal=KILL firstlight.service`
+		_, _ = m.run("sh", "-c", kill)
+	}()
+	out, err := m.firstlight(update...)
+	assert.Error(m.t, err)
+	assert.Contains(m.t, out, "restart the appliance, which tries it\n")
+	assert.Contains(m.t, out, "was tried and does not stay: its start ended before it was ready")
+	assert.Contains(m.t, out, "version 0.0.9 runs again")
+	m.must("sh", "-c", "! ls /var/lib/firstlight/root.*.img")
+
+	identity := m.must("cat", "/var/lib/firstlight/data/machine-id")
+	out = m.mustFirstlight(update...)
+	assert.Contains(m.t, out, "The appliance is ready with version ")
+	m.await(try.IsReady)
+	m.must("sh", "-c", "! ls /var/lib/firstlight/root.*.img")
+	assert.NotContains(m.t, m.must("cat", "/var/lib/firstlight/install.json"), "0.0.9")
+	assert.Equal(m.t, identity, m.must("cat", "/var/lib/firstlight/data/machine-id"))
+}
+
+// leavesInterfacesInUse: this machine has begun to use one of them while the appliance did not run. The unit says so.
+func (m *machine) leavesInterfacesInUse() {
+	m.t.Helper()
+	for _, command := range []string{"run", "give-back"} {
+		out, err := m.firstlight("installed", command)
+		assert.Error(m.t, err)
+		assert.Contains(m.t, out, "a command of the unit alone")
+	}
+	m.must("systemctl", "stop", "firstlight.service")
+	m.must("ip", "address", "add", "192.0.2.9/24", "dev", "ens3")
+	_, err := m.run("systemctl", "start", "firstlight.service")
+	assert.Error(m.t, err)
+	require.EventuallyWithT(m.t, func(c *assert.CollectT) {
+		assert.Contains(c, m.must("systemctl", "show", "--property", "StatusText", "firstlight.service"), "ens3 has 192.0.2.9/24")
+	}, time.Minute, 100*time.Millisecond)
+	assert.Contains(m.t, m.must("ip", "-brief", "address", "show", "dev", "ens3"), "192.0.2.9/24", "it was taken")
+	m.must("ip", "address", "del", "192.0.2.9/24", "dev", "ens3")
 }
 
 // onlyVersion2 shows a process nothing but the tree of version 2 of control groups. Where version 1 is mounted as well,

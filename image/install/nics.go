@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -23,14 +25,29 @@ const (
 
 // lentNIC is an interface of the machine as it was before the appliance got it.
 type lentNIC struct {
-	Name string `json:"name"`
-	MAC  string `json:"mac"` // that it had, which need not be the hardware's
-	MTU  int    `json:"mtu"` // bytes
-	Up   bool   `json:"up"`
+	Name     string `json:"name"`
+	MAC      string `json:"mac"` // that it had, which need not be the hardware's
+	MTU      int    `json:"mtu"` // bytes
+	Up       bool   `json:"up"`
+	Hardware string `json:"hardware,omitempty"` // the hardware's own MAC; "" if it has none, as a veth
 }
 
-// lend moves the interfaces into the network of a process, and writes down how they were in dir.
+// isAt reports whether a link is the interface: another one may have got its name.
+func (n lentNIC) isAt(l netlink.Link) bool {
+	return n.Hardware == "" || n.Hardware == permanentMAC(l.Attrs())
+}
+
+// lend moves the interfaces into the network of a process, and writes down how they were in dir. One that this machine
+// has begun to use since it was installed is not taken: the machine may be reached by it.
 func lend(dir string, nics []NIC, pid int) error {
+	links, err := readLinks()
+	if err != nil {
+		return err
+	}
+	if why := useRefusals(links, nics); why != "" {
+		return &inUseError{why}
+	}
+
 	var lent []lentNIC
 	for _, n := range nics {
 		l, err := findNIC(n)
@@ -43,6 +60,8 @@ func lend(dir string, nics []NIC, pid int) error {
 			MAC:  a.HardwareAddr.String(),
 			MTU:  a.MTU,
 			Up:   a.Flags&net.FlagUp != 0,
+
+			Hardware: permanentMAC(a),
 		})
 	}
 
@@ -67,6 +86,24 @@ func lend(dir string, nics []NIC, pid int) error {
 		}
 	}
 	return nil
+}
+
+// inUseError says that this machine uses an interface itself.
+type inUseError struct{ why string }
+
+func (e *inUseError) Error() string {
+	return "this machine uses an interface that is the appliance's, which does not start: " + e.why
+}
+
+// useRefusals says which of the interfaces this machine uses itself, and how; "" if it uses none.
+func useRefusals(links []Link, nics []NIC) string {
+	var all []string
+	for _, l := range links {
+		if slices.ContainsFunc(nics, func(n NIC) bool { return n.isOf(l) }) && l.refusal() != "" {
+			all = append(all, l.refusal())
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // findNIC finds an interface of the machine: the site may name it by either, and until udev has named it, its name is
@@ -125,7 +162,7 @@ func giveBack(dir string) error {
 		if isHeld {
 			err := netns.Do(network, func() error {
 				l, err := netlink.LinkByName(n.Name)
-				if errors.As(err, &netlink.LinkNotFoundError{}) {
+				if errors.As(err, &netlink.LinkNotFoundError{}) || err == nil && !n.isAt(l) {
 					return nil // it is back
 				}
 				if err == nil {
@@ -165,10 +202,10 @@ func isMountPoint(path string) bool {
 }
 
 // restore gives an interface that is back the MAC, the MTU and the state that it had. One that was pulled meanwhile is
-// no error.
+// no error, also where another one has its name now.
 func (n lentNIC) restore() error {
 	l, err := netlink.LinkByName(n.Name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
+	if errors.As(err, &netlink.LinkNotFoundError{}) || err == nil && !n.isAt(l) {
 		return nil
 	}
 	if err != nil {
@@ -202,7 +239,14 @@ func (n lentNIC) restore() error {
 }
 
 // GiveBack is what is left to do when the unit's process has ended, however it ended: the interfaces are moved back and
-// the control groups are removed.
+// the control groups are removed. Only the unit may do that.
 func GiveBack() error {
+	if err := checkUnit(); err != nil {
+		return err
+	}
+	return giveAllBack()
+}
+
+func giveAllBack() error {
 	return errors.Join(giveBack(runDir), container.RemoveCgroups(cgroupName()))
 }

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,8 +46,22 @@ func TestAnInterfaceThatCannotReturnIsNotHeld(t *testing.T) {
 	nics := []NIC{addLink("ens1"), addLink("ens2")}
 
 	dir := t.TempDir()
+	inUse, err := netlink.LinkByName("ens2")
+	require.NoError(t, err)
+	address, err := netlink.ParseAddr("192.0.2.9/24")
+	require.NoError(t, err)
+	require.NoError(t, netlink.AddrAdd(inUse, address))
+	assert.ErrorContains(t, lend(dir, nics, appliance.Process.Pid), "this machine uses an interface that is the appliance's, "+
+		"which does not start: ens2 has 192.0.2.9/24")
+	assert.NoFileExists(t, filepath.Join(dir, lentFile))
+	for _, n := range nics {
+		_, err := findNIC(n)
+		assert.NoError(t, err, "it was taken")
+	}
+	require.NoError(t, netlink.AddrDel(inUse, address))
+
 	require.NoError(t, lend(dir, nics, appliance.Process.Pid))
-	_, err := findNIC(nics[0])
+	_, err = findNIC(nics[0])
 	require.Error(t, err, "it is the appliance's")
 
 	peer, err := netlink.LinkByName("ens2-peer")
@@ -66,4 +81,17 @@ func TestAnInterfaceThatCannotReturnIsNotHeld(t *testing.T) {
 	require.NoError(t, netlink.LinkSetName(peer, "ens2-peer"))
 	require.NoError(t, giveBack(dir))
 	assert.NoFileExists(t, filepath.Join(dir, lentFile))
+}
+
+// TestAnotherInterfaceOfTheNameIsLeftAlone: the one that was lent was pulled, and the kernel gave its name to another.
+func TestAnotherInterfaceOfTheNameIsLeftAlone(t *testing.T) {
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	link := func(hardware net.HardwareAddr) netlink.Link {
+		return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "ens1", HardwareAddr: mac, PermHWAddr: hardware}}
+	}
+	lent := lentNIC{Name: "ens1", MAC: mac.String(), Hardware: "02:00:00:00:00:07"}
+	assert.True(t, lent.isAt(link(net.HardwareAddr{2, 0, 0, 0, 0, 7})), "a bond gave it another MAC")
+	assert.False(t, lent.isAt(link(mac)))
+	assert.False(t, lent.isAt(link(nil)))
+	assert.True(t, lentNIC{Name: "ens1", MAC: mac.String()}.isAt(link(nil)), "a veth has no MAC of its own")
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
@@ -28,6 +29,17 @@ const nicTimeout = 10 * time.Second
 // the process of the unit. first is the command line of this program by which container.FirstProcess is reached,
 // without its last two words.
 func Supervise(ctx context.Context, first []string, log *slog.Logger) error {
+	if err := checkUnit(); err != nil {
+		return err
+	}
+	err := supervise(ctx, first, log)
+	if err != nil { // systemd shows it until the next start
+		_, _ = sd.SdNotify(false, "STATUS="+strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return err
+}
+
+func supervise(ctx context.Context, first []string, log *slog.Logger) error {
 	r, err := Installation{}.Receipt()
 	if err != nil {
 		return err
@@ -35,7 +47,7 @@ func Supervise(ctx context.Context, first []string, log *slog.Logger) error {
 	if err := enterSupervisorGroup(); err != nil {
 		return err
 	}
-	if err := GiveBack(); err != nil { // what a killed process of the unit has left
+	if err := giveAllBack(); err != nil { // what a killed process of the unit has left
 		return err
 	}
 
@@ -70,6 +82,11 @@ func superviseOnce(
 	console string,
 	log *slog.Logger,
 ) (again bool, err error) {
+	here := Installation{}
+	isTrial, err := here.prepareStart()
+	if err != nil {
+		return false, err
+	}
 	appliance, err := container.Start(container.Plan{
 		Root:    filepath.Join(Dir, rootName),
 		Mount:   filepath.Join(Dir, mountDir),
@@ -79,6 +96,10 @@ func superviseOnce(
 		Cgroup:  cgroupName(),
 		Kind:    "firstlight",
 	}, filepath.Join(Dir, planName), first, func(pid int) error { return lend(runDir, r.NICs, pid) })
+	var inUse *inUseError
+	if err != nil && isTrial && !errors.As(err, &inUse) {
+		return true, errors.Join(here.endTrial("it does not start: "+err.Error()), giveAllBack())
+	}
 	if err != nil {
 		return false, err
 	}
@@ -90,16 +111,27 @@ func superviseOnce(
 		log.Warn("systemd was not told that the appliance runs", "error", err)
 	}
 
-	select {
-	case <-appliance.Done():
-	case <-ctx.Done():
+	failure := ""
+	if isTrial {
+		failure = here.watchTrial(ctx, appliance, log)
+	}
+	if failure == "" {
+		select {
+		case <-appliance.Done():
+		case <-ctx.Done():
+		}
+	}
+	if failure != "" || ctx.Err() != nil {
 		log.Info("the appliance is switched off")
 		switchOff(appliance)
 	}
 
 	log.Info("the appliance ended", "how", fmt.Sprint(appliance.Err()))
+	if failure != "" {
+		return true, errors.Join(here.endTrial(failure), giveAllBack())
+	}
 	again, err = whatFollows(ctx.Err() != nil, appliance.Err())
-	return again, errors.Join(err, GiveBack())
+	return again, errors.Join(err, giveAllBack())
 }
 
 // whatFollows is what to do about the appliance, which has ended: start it again, or nothing if it was switched off,

@@ -27,3 +27,20 @@ func TestAnApplianceThatBreaksIsStartedAgain(t *testing.T) {
 		assert.Equal(t, c.isFailed, err != nil, "%v: %v", c, err)
 	}
 }
+
+// TestCommandsOfTheUnitAreRefusedByHand: by hand they would take the interfaces from an appliance that runs.
+func TestCommandsOfTheUnitAreRefusedByHand(t *testing.T) {
+	for text, is := range map[string]bool{
+		"0::/system.slice/firstlight.service\n":                                          true,
+		"0::/system.slice/firstlight.service/.control\n":                                 true,
+		"12:memory:/firstlight\n1:name=systemd:/system.slice/firstlight.service\n0::/\n": true,
+		"0::/user.slice/user-0.slice/session-1.scope\n":                                  false,
+		"12:memory:/x/firstlight.service\n1:name=systemd:/user.slice\n0::/\n":            false,
+		"0::/system.slice/other-firstlight.service\n":                                    false,
+		"": false,
+	} {
+		assert.Equal(t, is, isInUnit(text), text)
+	}
+	assert.ErrorContains(t, GiveBack(), "a command of the unit alone; use systemctl start firstlight.service")
+	assert.ErrorContains(t, Supervise(t.Context(), nil, nil), "a command of the unit alone")
+}

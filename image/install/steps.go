@@ -56,13 +56,13 @@ func (i Installation) steps(o Order, r Receipt) []step {
 			does: "copy site.yaml to " + filepath.Join(Dir, siteDir),
 			// Once the appliance has run, its owner may have edited it there.
 			done: func(context.Context) (bool, error) {
-				return r.Complete && exists(i.path(siteFile)) || i.hasFile(siteFile, o.Site), nil
+				return r.Complete && exists(i.path(SiteFile)) || i.hasFile(SiteFile, o.Site), nil
 			},
 			do: func(context.Context) error {
 				if err := os.MkdirAll(i.inDir(siteDir), 0o700); err != nil {
 					return err
 				}
-				return atomicfile.Write(i.path(siteFile), o.Site, 0o600)
+				return atomicfile.Write(i.path(SiteFile), o.Site, 0o600)
 			},
 		},
 		{
@@ -93,8 +93,8 @@ func (i Installation) steps(o Order, r Receipt) []step {
 	}
 }
 
-// siteFile is what the appliance reads.
-const siteFile = Dir + "/" + siteDir + "/" + siteName
+// SiteFile is what the appliance reads, and its owner edits.
+const SiteFile = Dir + "/" + siteDir + "/" + siteName
 
 func (i Installation) hasFile(path string, content []byte) bool {
 	have, err := os.ReadFile(i.path(path))
@@ -116,6 +116,7 @@ type Decision struct {
 	Refusals []string // reasons against it; none if it may be installed
 	Steps    []string // what would be done, in order; what is done already is left out
 	NICs     []NIC    // that the appliance gets
+	Update   bool     // another root takes the place of the one that is installed
 
 	receipt Receipt
 	steps   []step
@@ -137,6 +138,9 @@ func (i Installation) Decide(ctx context.Context, m Machine, s *site.Site, o Ord
 		}
 	}
 	d.Refusals = append(d.Refusals, refusals(m, s, int(o.Root.Bytes>>20), d.receipt.NICs)...)
+	if begun && d.receipt.isUpdate(o) {
+		d.Refusals = append(d.Refusals, updateRefusals(m, d.receipt, int(o.Root.Bytes>>20))...)
+	}
 	if len(d.Refusals) > 0 {
 		return d, nil
 	}
@@ -152,7 +156,11 @@ func (i Installation) Decide(ctx context.Context, m Machine, s *site.Site, o Ord
 		}
 	}
 
-	for _, one := range i.steps(o, d.receipt) {
+	steps := i.steps(o, d.receipt)
+	if d.Update = d.receipt.isUpdate(o); d.Update {
+		steps = i.updateSteps(o, d.receipt)
+	}
+	for _, one := range steps {
 		done, err := one.done(ctx)
 		if err != nil {
 			return d, err
@@ -178,6 +186,9 @@ func (i Installation) Install(ctx context.Context, d Decision) error {
 		}
 	}
 
+	if d.Update { // the unit writes what becomes of it
+		return nil
+	}
 	d.receipt.Complete = true
 	return i.writeReceipt(d.receipt)
 }

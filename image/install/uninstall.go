@@ -48,7 +48,7 @@ func (i Installation) removals(r Receipt, keepData bool) []removal {
 		},
 	}}
 
-	for _, name := range []string{planName, mountDir, rootName} {
+	for _, name := range []string{planName, mountDir, nextName, previousName, rootName} {
 		all = append(all, remove(Dir+"/"+name))
 	}
 	if !keepData {

@@ -41,6 +41,11 @@ const (
 // exist already: that one can only be made once the process is in the groups that shall be its root, so it starts
 // itself again. again are the words of its command line before the stage. It returns only with an error.
 func FirstProcess(again []string, stage, file string) error {
+	if os.Getpid() != 1 { // it would change the mounts of this machine
+		return errors.New("become the appliance's systemd: this process is not the first of its namespace; start the " +
+			"appliance by its unit, or by firstlight try")
+	}
+
 	var p Plan
 	text, err := os.ReadFile(file)
 	if err == nil {
@@ -236,18 +241,20 @@ func (p Plan) protectKernel(root string) error {
 	return nil
 }
 
-// bindState binds what outlives the appliance, as `firstlightd storage` does on a stick, and its site.
+// bindState binds what outlives the appliance, as `firstlightd storage` does on a stick, and its site. Whoever is root in
+// the appliance writes to DATA: links there that lead out of it are not followed.
 func (p Plan) bindState(root string) error {
 	if err := Bind(p.Data, root+stick.DataDir, 0); err != nil {
 		return err
 	}
 
+	data, err := os.OpenRoot(p.Data)
+	if err != nil {
+		return fmt.Errorf("open DATA: %w", err)
+	}
+	defer data.Close()
 	for _, d := range stick.StateDirs() {
-		own := filepath.Join(p.Data, stick.StateName, d.Name)
-		if err := Bind(own, root+d.Path, 0); err != nil {
-			return err
-		}
-		if err := unix.Chmod(own, uint32(d.Mode)); err != nil {
+		if err := bindStateDir(data, filepath.Join(stick.StateName, d.Name), root+d.Path, d.Mode); err != nil {
 			return fmt.Errorf("bind %s: %w", d.Path, err)
 		}
 	}
@@ -261,12 +268,33 @@ func (p Plan) bindState(root string) error {
 	return Bind(p.Site, root+stick.SiteDir, unix.MS_RDONLY)
 }
 
+// bindStateDir binds a folder of DATA, which is made if it is absent.
+func bindStateDir(data *os.Root, name, target string, mode os.FileMode) error {
+	if err := data.MkdirAll(name, 0o755); err != nil {
+		return err
+	}
+	own, err := data.Open(name)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if err := unix.Fchmod(int(own.Fd()), uint32(mode)); err != nil { // as chmod(2) has it, also the bit of the group
+		return err
+	}
+	return Bind(fmt.Sprintf("/proc/self/fd/%d", own.Fd()), target, 0)
+}
+
 // daemonPath is where the root has the appliance's daemon.
 const daemonPath = "/usr/bin/firstlightd"
 
 // writeFiles writes what firstlight-init would: the machine-id, which DATA keeps.
 func (p Plan) writeFiles(root string) error {
-	id, err := os.ReadFile(filepath.Join(p.Data, stick.MachineIDName))
+	data, err := os.OpenRoot(p.Data)
+	if err != nil {
+		return fmt.Errorf("open DATA: %w", err)
+	}
+	defer data.Close()
+	id, err := data.ReadFile(stick.MachineIDName)
 	if errors.Is(err, os.ErrNotExist) {
 		fresh := make([]byte, 16)
 		if _, err = rand.Read(fresh); err == nil {

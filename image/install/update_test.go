@@ -1,0 +1,192 @@
+package install
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab/container"
+	"firstlight.dev/firstlight/image/lab/process"
+)
+
+// rootIs is the version whose root is in place, and whole.
+func (h *host) rootIs(roots ...Root) string {
+	h.t.Helper()
+	for _, r := range roots {
+		if checkRoot(h.t.Context(), h.prefix+Dir+"/"+rootName, r.Hash) == nil {
+			return r.Version
+		}
+	}
+	return "none that is whole"
+}
+
+func (h *host) receipt() Receipt {
+	h.t.Helper()
+	r, err := h.installation().Receipt()
+	require.NoError(h.t, err)
+	return r
+}
+
+// boots starts the unit as the machine does after a power cut.
+func (h *host) boots() (isTrial bool) {
+	h.t.Helper()
+	isTrial, err := h.installation().prepareStart()
+	require.NoError(h.t, err)
+	h.active = true
+	return isTrial
+}
+
+// TestAnUpdateIsTriedOnceAndKept if it is ready; the receipt, the root and the files say the same then.
+func TestAnUpdateIsTriedOnceAndKept(t *testing.T) {
+	h := newHost(t)
+	old, next := newRoot(t, "1"), newRoot(t, "2")
+	h.install(old)
+	thesis := h.prefix + Dir + "/" + dataDir + "/thesis"
+	require.NoError(t, os.MkdirAll(h.prefix+Dir+"/"+dataDir, 0o755))
+	require.NoError(t, os.WriteFile(thesis, []byte("kept"), 0o600))
+
+	d := h.decide(next)
+	require.Empty(t, d.Refusals)
+	require.True(t, d.Update)
+	require.NoError(t, h.installation().Install(t.Context(), d))
+	assert.Equal(t, "2", h.rootIs(old, next))
+	assert.Equal(t, "1", h.receipt().Version, "it is on trial")
+	assert.Empty(t, h.decide(next).Steps, "the same command waits")
+	assert.Contains(t, h.decide(newRoot(t, "3")).Refusals[0], "version 2, which is on trial, is installed already")
+	assert.Contains(t, h.decide(old).Refusals[0], "version 2, which is on trial, is installed already")
+
+	require.NoError(t, h.installation().keep())
+	assert.Equal(t, "2", h.receipt().Version)
+	assert.Nil(t, h.receipt().Trial)
+	assert.NoFileExists(t, h.prefix+Dir+"/"+previousName)
+	assert.FileExists(t, thesis)
+	assert.False(t, h.boots())
+	assert.Equal(t, "2", h.rootIs(old, next))
+	require.NoError(t, h.installation().AwaitUpdate(t.Context(), Order{Root: next}))
+	d = h.decide(next)
+	assert.False(t, d.Update)
+	assert.Empty(t, d.Steps)
+}
+
+// TestAPowerCutAtAnyStepOfAnUpdate leaves a whole root, the old one or the new one. The next start is of the old one unless
+// the new one was never tried, and the same command does what is left.
+func TestAPowerCutAtAnyStepOfAnUpdate(t *testing.T) {
+	old, next := newRoot(t, "1"), newRoot(t, "2")
+	h := newHost(t)
+	h.install(old)
+	require.NoError(t, os.WriteFile(h.program, []byte("the program of version 2"), 0o755))
+	steps := h.decide(next).Steps
+	require.Len(t, steps, 4)
+	for _, step := range slices.Concat(steps, []string{""}) {
+		h.until(step, func() error { return h.installation().Install(t.Context(), h.decide(next)) })
+		whole := h.rootIs(old, next)
+		assert.Equal(t, map[bool]string{true: "2", false: "1"}[step == ""], whole, "cut before: %s", step)
+		isTried := h.boots()
+		switch {
+		case h.receipt().Failed != nil:
+			assert.Equal(t, "2", h.receipt().Failed.Version.Version)
+			assert.Equal(t, "1", h.rootIs(old, next), "cut after: %s", step)
+		case isTried:
+			assert.Equal(t, "2", h.rootIs(old, next))
+			require.NoError(t, h.installation().endTrial("the test says so"))
+		}
+		assert.Equal(t, "1", h.rootIs(old, next))
+		assert.Equal(t, "1", h.receipt().Version)
+		assert.Nil(t, h.receipt().Trial)
+	}
+	assert.ErrorContains(t, h.installation().AwaitUpdate(t.Context(), Order{Root: next}),
+		"version 2 was tried and does not stay: its start ended before it was ready: a restart, a power cut, or it broke; "+
+			"version 1 runs again")
+
+	require.NoError(t, h.installation().Install(t.Context(), h.decide(next)))
+	require.NoError(t, h.installation().keep())
+	assert.Equal(t, "2", h.rootIs(old, next))
+	before := h.files()
+	require.NoError(t, h.installation().Uninstall(false))
+	assert.Less(t, len(h.files()), len(before))
+	assert.NoDirExists(t, h.prefix+Dir)
+}
+
+// TestACutBetweenTwoNames of what the unit does to the files: every state that may be left is continued.
+func TestACutBetweenTwoNames(t *testing.T) {
+	for _, c := range []struct {
+		isTrial, hasNext, hasPrevious bool
+		does                          startAction
+	}{
+		{false, false, false, startAsIs},
+		{false, true, false, startAsIs}, // the command copies it at this moment
+		{false, false, true, startRelease},
+		{false, true, true, startRelease},
+		{true, true, false, startTrial},
+		{true, true, true, startTrial}, // cut before the new root had its name
+		{true, false, true, startGoBack},
+		{true, false, false, startForget}, // cut before the receipt said that the root before is in place
+	} {
+		assert.Equal(t, c.does, decideStart(c.isTrial, c.hasNext, c.hasPrevious), "%+v", c)
+	}
+}
+
+// TestADamagedImageIsNotTried: the installation stays as it is.
+func TestADamagedImageIsNotTried(t *testing.T) {
+	h := newHost(t)
+	old, next := newRoot(t, "1"), newRoot(t, "2")
+	h.install(old)
+	next.content.(*memory).bytes[5000] ^= 1
+	assert.ErrorContains(t, h.installation().Install(t.Context(), h.decide(next)), "the image is not sound")
+	assert.NoFileExists(t, h.prefix+Dir+"/"+nextName)
+	assert.Nil(t, h.receipt().Trial)
+	assert.False(t, h.boots())
+	assert.Equal(t, "1", h.rootIs(old))
+}
+
+// TestATrialThatEndsIsAFailure, and one whose unit is stopped is decided by the next start.
+func TestATrialThatEndsIsAFailure(t *testing.T) {
+	h := newHost(t)
+	h.install(newRoot(t, "1"))
+	log := slogDiscard()
+	ended := startChild(t, "true")
+	<-ended.Done()
+	assert.Contains(t, h.installation().watchTrial(t.Context(), ended, log), "it ended before it was ready")
+
+	lives := startChild(t, "sleep", "infinity")
+	defer lives.Kill()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.Empty(t, h.installation().watchTrial(ctx, lives, log))
+}
+
+func TestUpdatesAreRefusedWithWhatToDo(t *testing.T) {
+	for _, c := range []struct {
+		machine Machine
+		receipt Receipt
+		says    string
+	}{
+		{says: ""},
+		{machine: Machine{OtherProgram: true}, receipt: Receipt{OwnProgram: true}},
+		{machine: Machine{OtherProgram: true}, says: "replace it by this one"},
+	} {
+		c.machine.DiskMiB = 2 * spareMiB
+		got := strings.Join(updateRefusals(c.machine, c.receipt, 100), "\n")
+		assert.Contains(t, got, c.says)
+		assert.Equal(t, c.says == "", got == "")
+	}
+	assert.Contains(t, updateRefusals(Machine{Host: container.Host{DiskMiB: 600}}, Receipt{OwnProgram: true}, 559)[0],
+		"600 MiB are free below /var/lib/firstlight, 1071 are needed")
+	assert.Empty(t, updateRefusals(Machine{Host: container.Host{DiskMiB: 1}}, Receipt{OwnProgram: true, Trial: &Version{}}, 559), "it is copied")
+}
+
+func startChild(t *testing.T, words ...string) *process.Child {
+	t.Helper()
+	child, err := process.Start(exec.Command(words[0], words[1:]...))
+	require.NoError(t, err)
+	return child
+}
+
+func slogDiscard() *slog.Logger { return slog.New(slog.DiscardHandler) }
