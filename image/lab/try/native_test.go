@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,7 @@ type user struct {
 	t       *testing.T
 	program string
 	dir     string
+	prefix  []string // command line by which his commands are run; none: as they are
 }
 
 func (u user) run(args ...string) (string, error) {
@@ -37,7 +39,8 @@ func (u user) run(args ...string) (string, error) {
 	if len(args) > 0 && args[0] == "kubectl" { // all that follows is kubectl's
 		words = append([]string{"try", "kubectl", "--dir", u.dir}, args[1:]...)
 	}
-	out, err := exec.CommandContext(u.t.Context(), u.program, words...).CombinedOutput()
+	line := append(append(slices.Clone(u.prefix), u.program), words...)
+	out, err := exec.CommandContext(u.t.Context(), line[0], line[1:]...).CombinedOutput()
 	u.t.Logf("# firstlight %s\n%s", strings.Join(words, " "), out)
 	return string(out), err
 }
@@ -47,6 +50,14 @@ func (u user) must(args ...string) string {
 	out, err := u.run(args...)
 	require.NoError(u.t, err, out)
 	return out
+}
+
+// logEnds logs the ends of the rack's logs.
+func (u user) logEnds() {
+	for _, file := range []string{"supervisor.log", "console.log"} {
+		text, _ := os.ReadFile(filepath.Join(u.dir, file))
+		u.t.Logf("%s, its end:\n%s", file, text[max(0, len(text)-4000):])
+	}
 }
 
 // processes is what the rack consists of.
@@ -66,13 +77,10 @@ func TestARackIsTried(t *testing.T) {
 	require.NoError(t, err)
 	daemon, err := sandbox.Build(t.Context(), ".", "./cmd/firstlightd", programs)
 	require.NoError(t, err)
-	u := user{t, program, filepath.Join(t.TempDir(), "rack")}
+	u := user{t, program, filepath.Join(t.TempDir(), "rack"), nil}
 	t.Cleanup(func() {
 		if t.Failed() {
-			for _, file := range []string{"supervisor.log", "console.log"} {
-				text, _ := os.ReadFile(filepath.Join(u.dir, file))
-				t.Logf("%s, its end:\n%s", file, text[max(0, len(text)-4000):])
-			}
+			u.logEnds()
 		}
 		_, err := try.Rack{Dir: u.dir}.TearDown()
 		assert.NoError(t, err)
@@ -94,9 +102,10 @@ func TestARackIsTried(t *testing.T) {
 	u.seesPage()
 	u.leavesKernelAlone()
 	u.takesPrograms()
+	u.hasNoRights()
 	during := lookAtMachine(t)
 	assert.Equal(t, before, during, "nothing of the rack is among this machine's own mounts and links")
-	_, err = user{t, program, filepath.Join(t.TempDir(), "other")}.run("--image", image)
+	_, err = user{t, program, filepath.Join(t.TempDir(), "other"), nil}.run("--image", image)
 	assert.Error(t, err, "one rack at a time")
 
 	// Killed, its supervisor takes all with it; the next start continues.
@@ -148,12 +157,6 @@ func (u user) leavesKernelAlone() {
 	require.NoError(u.t, err)
 	assert.NotEqual(u.t, "77\n", string(after))
 
-	// Whether the clock can be set is not tried.
-	var capabilities uint64
-	_, err = fmt.Sscanf(u.must("shell", "grep", "CapEff", "/proc/self/status"), "CapEff: %x", &capabilities)
-	require.NoError(u.t, err)
-	assert.NotZero(u.t, capabilities&(1<<unix.CAP_NET_ADMIN))
-	assert.Zero(u.t, capabilities&(1<<unix.CAP_SYS_TIME|1<<unix.CAP_SYS_MODULE))
 	for _, command := range []string{
 		"max=$(cat /proc/sys/kernel/pid_max); echo $max >/proc/sys/kernel/pid_max", "echo 1 >/proc/sys/vm/drop_caches",
 		"echo add >/sys/class/net/lo/uevent",
@@ -162,6 +165,17 @@ func (u user) leavesKernelAlone() {
 		assert.Error(u.t, err, command)
 	}
 	u.must("shell", "sh", "-c", "cat /proc/sys/net/ipv4/ip_forward >/proc/sys/net/ipv4/ip_forward") // its own
+}
+
+// hasNoRights tells that root of the appliance has given up the machine's clock and modules. Whether the clock can be set
+// is not tried.
+func (u user) hasNoRights() {
+	u.t.Helper()
+	var capabilities uint64
+	_, err := fmt.Sscanf(u.must("shell", "grep", "CapEff", "/proc/self/status"), "CapEff: %x", &capabilities)
+	require.NoError(u.t, err)
+	assert.NotZero(u.t, capabilities&(1<<unix.CAP_NET_ADMIN))
+	assert.Zero(u.t, capabilities&(1<<unix.CAP_SYS_TIME|1<<unix.CAP_SYS_MODULE))
 }
 
 // writes are how often each server's disk was written to.

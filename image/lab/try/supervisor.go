@@ -14,6 +14,7 @@ import (
 	"firstlight.dev/firstlight/image/lab/netns"
 	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/simulator"
+	"firstlight.dev/firstlight/image/lab/userns"
 )
 
 // supervisor holds a rack.
@@ -273,12 +274,17 @@ func (s *supervisor) shutDown() error {
 	return errors.Join(errs...)
 }
 
-// lockName is an abstract socket: it is there as long as its process, and no file remains.
-const lockName = "@firstlight-try"
+// lockName is an abstract socket of the user's: it is there as long as its process, and no file remains.
+func lockName() string {
+	if id := userns.OwnerID(); id != 0 {
+		return fmt.Sprintf("@firstlight-try-%d", id)
+	}
+	return "@firstlight-try"
+}
 
-// acquireLock keeps a second rack off this machine. Who connects to the lock is told the directory of the first.
+// acquireLock keeps a second rack of this user off this machine. Who connects to the lock is told the directory of the first.
 func acquireLock(dir string) (net.Listener, error) {
-	l, err := net.Listen("unix", lockName)
+	l, err := net.Listen("unix", lockName())
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, errRunsElsewhere(RunningDir())
 	}
@@ -300,12 +306,12 @@ func acquireLock(dir string) (net.Listener, error) {
 }
 
 func errRunsElsewhere(dir string) error {
-	return fmt.Errorf("another rack runs on this machine, in %s; `firstlight try --dir %[1]s down` ends it", dir)
+	return fmt.Errorf("another rack of yours runs on this machine, in %s; `firstlight try --dir %[1]s down` ends it", dir)
 }
 
-// RunningDir is the directory of the rack that runs on this machine, "" if none does.
+// RunningDir is the directory of this user's rack that runs on this machine, "" if none does.
 func RunningDir() string {
-	conn, err := net.Dial("unix", lockName)
+	conn, err := net.Dial("unix", lockName())
 	if err != nil {
 		return ""
 	}

@@ -126,7 +126,7 @@ func (r Rack) Log() string { return r.path(supervisorLog) }
 
 func (r Rack) path(name string) string { return filepath.Join(r.Dir, name) }
 
-// cgroup is the name of the control groups of the machine's one running rack.
+// cgroup is the name of the control groups of a user's one running rack.
 const cgroup = "firstlight-try"
 
 // Create makes a rack of order in the directory. One that is there is kept; it must be the one that is ordered.

@@ -118,10 +118,37 @@ func mappingWords(own int, ranges []Range) []string {
 // allIDs is what the first user namespace, and no other, says of its IDs (user_namespaces(7)).
 const allIDs = "0 0 4294967295"
 
+// mapFile has the IDs of this process's user namespace: a line for each range, with where it begins inside, where
+// outside, and how many they are.
+const mapFile = "/proc/self/uid_map"
+
 // IsInside reports whether this process is in another user namespace than the machine's first.
 func IsInside() bool {
-	text, err := os.ReadFile("/proc/self/uid_map")
+	text, err := os.ReadFile(mapFile)
 	return err == nil && !isInitialMap(string(text))
 }
 
 func isInitialMap(text string) bool { return strings.Join(strings.Fields(text), " ") == allIDs }
+
+// OwnerID is the user of this process as the machine knows him: for root of a user namespace, whose namespace it is.
+func OwnerID() int {
+	text, err := os.ReadFile(mapFile)
+	if err != nil {
+		return os.Geteuid()
+	}
+	return outsideID(os.Geteuid(), string(text))
+}
+
+// outsideID is an ID of a namespace with that map outside of it, the same if the map has none.
+func outsideID(id int, text string) int {
+	for line := range strings.Lines(text) {
+		var r struct{ inside, outside, count int }
+		if _, err := fmt.Sscan(line, &r.inside, &r.outside, &r.count); err != nil {
+			continue
+		}
+		if id >= r.inside && id < r.inside+r.count {
+			return r.outside + id - r.inside
+		}
+	}
+	return id
+}

@@ -25,6 +25,12 @@ func TestAUserNamespaceIsKnownByItsIDs(t *testing.T) {
 	assert.True(t, isInitialMap("         0          0 4294967295\n"))
 	assert.False(t, isInitialMap("         0       1000          1\n         1     100000      65536\n"))
 	assert.False(t, isInitialMap(""))
+
+	const users = "         0       1000          1\n         1     100000      65536\n"
+	for id, want := range map[int]int{0: 1000, 1: 100000, 65536: 165535, 65537: 65537} {
+		assert.Equal(t, want, outsideID(id, users), id)
+	}
+	assert.Equal(t, 1000, outsideID(1000, "         0          0 4294967295\n"))
 }
 
 func TestStagesNeedAProgram(t *testing.T) {
