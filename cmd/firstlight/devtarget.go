@@ -130,9 +130,6 @@ func (f *targetFlags) openLab(context.Context) (target, error) {
 }
 
 func openTry(context.Context) (target, error) {
-	if err := try.CheckRoot(); err != nil {
-		return target{}, err
-	}
 	dir := try.RunningDir()
 	if dir == "" {
 		return target{}, errors.New("no rack of firstlight try runs; firstlight try starts one")
