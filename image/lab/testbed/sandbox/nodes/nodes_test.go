@@ -311,6 +311,17 @@ func TestAClusterGrowsAndShrinks(t *testing.T) {
 	b.installed()
 	assert.Equal(t, []string{"node-1", "node-2", "node-3"}, b.ready())
 
+	// Another machine under the name of one that nobody removed, before the cluster has noticed.
+	was := b.kubectl("get", "node", "node-3", "-o", "jsonpath={.metadata.uid}")
+	b.cut(b.Servers[2])
+	require.NoError(t, b.Servers[2].Wipe())
+	b.power(b.Servers[2])
+	b.forgetHostKey(b.Servers[2])
+	b.installed()
+	assert.Equal(t, []string{"node-1", "node-2", "node-3"}, b.ready())
+	assert.NotEqual(t, was, b.kubectl("get", "node", "node-3", "-o", "jsonpath={.metadata.uid}"))
+	assert.True(t, b.verified().Passed)
+
 	code, out := b.install("--remove", "node-1")
 	assert.Equal(t, 2, code)
 	assert.Contains(t, out, "node-1 is a control plane; only workers are removed")
