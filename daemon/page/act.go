@@ -13,6 +13,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"firstlight.dev/firstlight/daemon/appliance/audit"
+	"firstlight.dev/firstlight/daemon/metal/provisioning"
 )
 
 // confirmView is what a person is asked before an action.
@@ -130,6 +131,9 @@ func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, of *session
 
 	done, no := s.perform(r.Context(), a, o)
 	switch {
+	case no != nil && no.code == http.StatusConflict:
+		s.addToAudit(r, of.person, a, no.code, no.text)
+		s.askToConfirm(w, r, of, a, no.code, no.text)
 	case no != nil:
 		s.addToAudit(r, of.person, a, no.code, no.text)
 		s.showResult(w, r, of, a, notice{no.text, bad})
@@ -169,7 +173,7 @@ func (s *Server) readOrder(r *http.Request, of *session, a action) (order, *refu
 	if typed := a.typedFor(p, name); typed != "" && r.PostFormValue(nameField) != typed {
 		return order{}, &refusal{http.StatusUnprocessableEntity, "The name that was typed is another one: type " + typed + "."}
 	}
-	return order{by: of.person, name: name, about: about, chosen: asked.chosen}, nil
+	return order{by: of.person, name: name, about: about, chosen: asked.chosen, details: q.details}, nil
 }
 
 const notOffered = "This cannot be done now: something has changed meanwhile."
@@ -197,6 +201,8 @@ func newRefusal(err error) *refusal {
 	switch {
 	case errors.Is(err, errForbidden):
 		return &refusal{http.StatusForbidden, "Not done: " + errForbidden.Error() + "."}
+	case errors.Is(err, provisioning.ErrNotAsRead):
+		return &refusal{http.StatusConflict, "Not done: " + provisioning.ErrNotAsRead.Error() + "."}
 	case errors.Is(err, errNoAPI):
 		return &refusal{http.StatusServiceUnavailable, "Not done: " + errNoAPI.Error() + "."}
 	}

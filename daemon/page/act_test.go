@@ -68,6 +68,9 @@ func (r *fixture) order(a action, role Role, about string) order {
 	o := order{by: ann(role), name: r.places[a.name], about: about}
 	if a.choice != nil {
 		o.chosen = []string{chosenDisk}
+		e, err := previewedErase(o.name, o.chosen)
+		require.NoError(r.t, err)
+		o.details = describeErase(e)
 	}
 	return o
 }

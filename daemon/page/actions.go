@@ -28,11 +28,14 @@ type Deeds struct {
 
 	EndMaintenance func(ctx context.Context, node string) error // Ironic works with the node again
 
-	// Erase has disks of a node erased if confirm is the node's name; if it is "", the answer says what would be. Replace
-	// has the server of a node replaced by the one that the site names, and returns what that is. Their errors are for
-	// people.
-	Erase   func(ctx context.Context, node string, disks []string, confirm string) (status.Erase, error)
-	Replace func(node, confirm string) (string, error)
+	// Erase has disks of a node erased if confirm is the node's name, and if isAsRead says of what would be erased that it
+	// is what was read; if confirm is "", the answer says what would be. Replace has the server of a node replaced by the
+	// one that the site names, if that is as it was read, and returns what that is. Their errors are for people;
+	// provisioning.ErrNotAsRead is among them.
+	Erase func(
+		ctx context.Context, node string, disks []string, confirm string, isAsRead func(status.Erase) bool,
+	) (status.Erase, error)
+	Replace func(node, confirm, read string) (string, error)
 
 	// ReadSite is the document on the stick, with its secrets; nil if there is none. ReplaceSite has another one, of which
 	// base is not the digest any more, left alone, and what it wrote read and in the history. PreviewSite is why nodes
@@ -107,7 +110,8 @@ type order struct {
 	name  string // of what it is done to; "" for the appliance
 	about string
 
-	chosen []string // values of the action's choice
+	chosen  []string // values of the action's choice
+	details []string // of the question
 }
 
 // result is what became of an action.

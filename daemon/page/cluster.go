@@ -40,6 +40,13 @@ type workloadAnswer struct {
 	Error    string
 }
 
+// How many questions clusters are asked at once, as an answer may have some megabytes: in all, and of one cluster. One
+// that hangs holds its own share.
+const (
+	clusterTurns = 8
+	clusterShare = 2
+)
+
 // newWorkloads asks clusters what runs on them, while somebody looks.
 func (s *Server) newWorkloads() *lookup[workloadAnswer] {
 	return &lookup[workloadAnswer]{
@@ -56,7 +63,7 @@ func (s *Server) newWorkloads() *lookup[workloadAnswer] {
 			return workloadAnswer{Contents: contents}
 		},
 		changed:  func() { s.hub.forget() },
-		parallel: 2, // an answer may have some megabytes
+		parallel: clusterTurns,
 		timeout:  15 * time.Second,
 		fresh:    20 * time.Second,
 		stale:    lookupTTL,

@@ -26,6 +26,7 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/provisioning"
 )
 
 // acting is a rack in which each action makes sense somewhere; places says where, by the action's name.
@@ -99,11 +100,13 @@ func previewedErase(node string, disks []string) (status.Erase, error) {
 type apiServer struct {
 	*httptest.Server
 	mu       sync.Mutex
-	done     []string // what was done, here and by the deeds of the daemon
-	forbids  bool     // somebody took all bindings away
-	reviewed []string // who asked for its rights
-	stick    []byte   // the site document there
-	unread   error    // why a document that was replaced is not in effect; nil: it is
+	done     []string              // what was done, here and by the deeds of the daemon
+	forbids  bool                  // somebody took all bindings away
+	reviewed []string              // who asked for its rights
+	stick    []byte                // the site document there
+	swap     func(e *status.Erase) // what becomes of a server between the last look and the deed; nil: nothing
+	now      string                // what the site says of a new server then; "": what was read
+	unread   error                 // why a document that was replaced is not in effect; nil: it is
 }
 
 func newAPIServer(t testing.TB) *apiServer {
@@ -243,13 +246,25 @@ func (s *apiServer) deeds() Deeds {
 			s.note("reload")
 			return nil
 		},
-		Erase: func(_ context.Context, node string, disks []string, confirm string) (status.Erase, error) {
+		Erase: func(
+			_ context.Context, node string, disks []string, confirm string, isAsRead func(status.Erase) bool,
+		) (status.Erase, error) {
+			e, err := previewedErase(node, disks)
 			if confirm != "" {
+				if s.swap != nil {
+					s.swap(&e)
+				}
+				if !isAsRead(e) {
+					return status.Erase{}, provisioning.ErrNotAsRead
+				}
 				s.note("erase %s of %s, confirmed %s", disks, node, confirm)
 			}
-			return previewedErase(node, disks)
+			return e, err
 		},
-		Replace: func(node, confirm string) (string, error) {
+		Replace: func(node, confirm, read string) (string, error) {
+			if s.now != "" && s.now != read {
+				return "", provisioning.ErrNotAsRead
+			}
 			s.note("replace the server of %s, confirmed %s", node, confirm)
 			return "the boot MAC 52:54:00:00:07:07", nil
 		},

@@ -19,9 +19,12 @@ type lookup[T any] struct {
 	ask     func(ctx context.Context, name string) T
 	changed func()           // there is another answer; nil: nobody wants to know
 	now     func() time.Time // nil: time.Now
+	// group is what answers questions about a name; nil: each name is a group.
+	group func(name string) string
 
 	most     int           // answers that are kept; 0: maxLookups
 	parallel int           // questions at once, about different names; others wait their turn
+	share    int           // of those, about names of one group, so that one that hangs does not hold all; 0: parallel
 	timeout  time.Duration // of a question, with its turn
 	fresh    time.Duration // for which an answer is not asked for again
 	stale    time.Duration // for which an answer is used while the next one is awaited; at least fresh
@@ -30,6 +33,13 @@ type lookup[T any] struct {
 	mu      sync.Mutex
 	answers map[string]*lookupEntry[T]
 	turns   chan struct{} // a place for each question that is asked
+	shares  map[string]*lookupShare
+}
+
+// lookupShare is what the questions of one group may have of all turns.
+type lookupShare struct {
+	turns chan struct{}
+	users int // questions that wait for one or have one
 }
 
 type lookupEntry[T any] struct {
@@ -107,13 +117,11 @@ func (l *lookup[T]) run(ctx context.Context, name string, e *lookupEntry[T]) {
 	defer cancel()
 	var value T
 	isAsked := false
-	select {
-	case l.turns <- struct{}{}:
+	if leave := l.takeTurn(ctx, name); leave != nil {
 		if isAsked = ctx.Err() == nil; isAsked {
 			value = l.ask(ctx, name)
 		}
-		<-l.turns
-	case <-ctx.Done():
+		leave()
 	}
 
 	l.mu.Lock()
@@ -125,6 +133,49 @@ func (l *lookup[T]) run(ctx context.Context, name string, e *lookupEntry[T]) {
 	l.mu.Unlock()
 	if isAsked && l.changed != nil {
 		l.changed()
+	}
+}
+
+// takeTurn waits for a turn of a name's group and then of all, and returns what gives both back; nil if none comes while
+// ctx lasts. Who waits for the group keeps nobody else waiting.
+func (l *lookup[T]) takeTurn(ctx context.Context, name string) (leave func()) {
+	group := name
+	if l.group != nil {
+		group = l.group(name)
+	}
+
+	l.mu.Lock()
+	of := l.shares[group]
+	if of == nil {
+		if l.shares == nil {
+			l.shares = map[string]*lookupShare{}
+		}
+		of = &lookupShare{turns: make(chan struct{}, cmp.Or(l.share, l.parallel))}
+		l.shares[group] = of
+	}
+	of.users++
+	l.mu.Unlock()
+	forget := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if of.users--; of.users == 0 {
+			delete(l.shares, group)
+		}
+	}
+
+	select {
+	case of.turns <- struct{}{}:
+	case <-ctx.Done():
+		forget()
+		return nil
+	}
+	select {
+	case l.turns <- struct{}{}:
+		return func() { <-l.turns; <-of.turns; forget() }
+	case <-ctx.Done():
+		<-of.turns
+		forget()
+		return nil
 	}
 }
 

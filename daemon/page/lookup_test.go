@@ -118,6 +118,40 @@ func TestLookupsAreBounded(t *testing.T) {
 	})
 }
 
+// TestAGroupThatHangsHoldsItsShareAlone: three pages of pods of a cluster that does not answer keep no other cluster's
+// page waiting.
+func TestAGroupThatHangsHoldsItsShareAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, asked := newLookup(0)
+		l.group, l.share = clusterOfKey, 2
+		answers := l.ask
+		var hung atomic.Int32
+		l.ask = func(ctx context.Context, name string) int {
+			if clusterOfKey(name) == "hung" {
+				hung.Add(1)
+				<-ctx.Done()
+				return -1
+			}
+			return answers(ctx, name)
+		}
+		for i := range 30 {
+			go l.get(t.Context(), fmt.Sprintf("hung\nns\npod-%d", i))
+		}
+		synctest.Wait()
+		assert.EqualValues(t, 2, hung.Load(), "its share")
+		for i := range 10 {
+			began := time.Now()
+			_, ok := l.get(t.Context(), fmt.Sprintf("edge\nns\npod-%d", i))
+			assert.True(t, ok)
+			assert.Equal(t, began, time.Now(), "nobody waits")
+		}
+		assert.EqualValues(t, 10, asked.Load())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Empty(t, l.shares, "what nobody asks is forgotten")
+	})
+}
+
 // TestManyWhoAskAtOnceGetTheirAnswers: all open pages are fetched again in the same moment.
 func TestManyWhoAskAtOnceGetTheirAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,6 +75,12 @@ func logKey(ref string, of workload.LogRef) string {
 	return key
 }
 
+// clusterOfKey is the cluster that answers.
+func clusterOfKey(key string) string {
+	ref, _, _ := strings.Cut(key, "\n")
+	return ref
+}
+
 func parseLogKey(key string) (ref string, of workload.LogRef) {
 	f := append(strings.Split(key, "\n"), "", "")
 	return f[0], workload.LogRef{
@@ -98,7 +104,9 @@ func (s *Server) newPods() *lookup[podAnswer] {
 		},
 		changed:  func() { s.hub.forget() },
 		most:     64,
-		parallel: 2,
+		group:    clusterOfKey,
+		parallel: clusterTurns,
+		share:    clusterShare,
 		timeout:  15 * time.Second,
 		fresh:    20 * time.Second,
 		stale:    lookupTTL,
@@ -120,7 +128,9 @@ func (s *Server) newLogs() *lookup[logAnswer] {
 		},
 		changed:  func() { s.hub.forget() },
 		most:     32,
-		parallel: 2, // an answer may have some megabytes
+		group:    clusterOfKey,
+		parallel: clusterTurns,
+		share:    clusterShare,
 		timeout:  15 * time.Second,
 		fresh:    10 * time.Second,
 		stale:    lookupTTL,

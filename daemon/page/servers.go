@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
@@ -21,7 +23,9 @@ func newEraseAction() action {
 			if len(o.chosen) == 0 {
 				return result{}, errors.New("no disk was chosen") // without any, the root device is meant elsewhere
 			}
-			e, err := s.deeds.Erase(ctx, o.name, o.chosen, o.name)
+			e, err := s.deeds.Erase(ctx, o.name, o.chosen, o.name, func(now status.Erase) bool {
+				return slices.Equal(describeErase(now), o.details)
+			})
 			return result{text: o.name + " is erased: " + e.Text() + ". This page says how that stands."}, err
 		},
 	}
@@ -37,7 +41,7 @@ func newReplaceServerAction() action {
 		isFinal: true,
 		offered: hasOtherServer,
 		do: func(_ context.Context, s *Server, o order) (result, error) {
-			text, err := s.deeds.Replace(o.name, o.name)
+			text, err := s.deeds.Replace(o.name, o.name, o.about)
 			return result{text: o.name + " is replaced: it has " + text + ". This page says how that stands."}, err
 		},
 	}
@@ -74,20 +78,25 @@ func listDisks(p *picture, name string) (all []option) {
 
 // previewErase says which disks would be erased, with what is on them, and which would not.
 func previewErase(ctx context.Context, s *Server, p *picture, name string, chosen []string) (question, error) {
-	e, err := s.deeds.Erase(ctx, name, chosen, "")
+	e, err := s.deeds.Erase(ctx, name, chosen, "", nil)
 	if err != nil {
 		return question{}, err
 	}
 
-	var q question
+	q := question{details: describeErase(e)}
 	if end := p.hosts[name].Status.OperationHistory.Inspect.End; !end.IsZero() {
 		q.about = "what the inspection saw that ended at " + formatDate(end.Time)
 	}
+	return q, nil
+}
+
+// describeErase says of each disk of a server what becomes of it.
+func describeErase(e status.Erase) (lines []string) {
 	for _, d := range e.Disks {
-		q.details = append(q.details, "Erased: "+d.Text())
+		lines = append(lines, "Erased: "+d.Text())
 	}
 	for _, d := range e.Kept {
-		q.details = append(q.details, "Left alone: "+d.Text())
+		lines = append(lines, "Left alone: "+d.Text())
 	}
-	return q, nil
+	return lines
 }

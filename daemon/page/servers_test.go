@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/status"
 )
 
 // TestDisksAreChosenBeforeTheyAreErased: none is chosen for anybody, what is on each that was is said before the name is
@@ -87,6 +88,33 @@ func TestAnotherInspectionIsReadBeforeDisksAreErased(t *testing.T) {
 	r.of.hosts["node-001"] = h
 	r.hub.forget()
 	assert.Equal(t, http.StatusConflict, r.post(b, erase, form).Code)
+	assert.Empty(t, r.api.takeDone())
+}
+
+// TestWhatChangesBeforeTheDeedIsReadAgain: after the page has looked for the last time, too.
+func TestWhatChangesBeforeTheDeedIsReadAgain(t *testing.T) {
+	for name, swap := range map[string]func(*apiServer){
+		"another disk":             func(s *apiServer) { s.swap = func(e *status.Erase) { e.Disks[0].WWN = "0x5c" } },
+		"other data":               func(s *apiServer) { s.swap = func(e *status.Erase) { e.Disks[0].Holds = []string{"xfs"} } },
+		"a disk more":              func(s *apiServer) { s.swap = func(e *status.Erase) { e.Disks = append(e.Disks, e.Disks[0]) } },
+		"a disk more that is kept": func(s *apiServer) { s.swap = func(e *status.Erase) { e.Kept = append(e.Kept, e.Disks[0]) } },
+	} {
+		r := newFixture(t)
+		erase, b := findAction(t, "erase"), logInAs(t, r.Server, Owner)
+		form := r.form(b, erase)
+		r.api.swap = nil
+		swap(r.api)
+		w := r.post(b, erase, form)
+		assert.Equal(t, http.StatusConflict, w.Code, name)
+		assert.Contains(t, parse(t, w.Body.Bytes()).id("error").text(), "read it again", name)
+		assert.Empty(t, r.api.takeDone(), name)
+	}
+
+	r := newFixture(t)
+	replace, b := findAction(t, "replace-server"), logInAs(t, r.Server, Owner)
+	form := r.form(b, replace)
+	r.api.now = "the BMC ipmi://10.0.0.9"
+	assert.Equal(t, http.StatusConflict, r.post(b, replace, form).Code)
 	assert.Empty(t, r.api.takeDone())
 }
 

@@ -20,6 +20,17 @@ const erasureDir = backupDir + "/erased"
 // names its root device. Without confirm, which is the name of the node, nothing is begun: the answer says what would
 // be erased. The error is for people.
 func (p *Provisioner) Erase(ctx context.Context, node string, disks []string, confirm string) (status.Erase, error) {
+	return p.EraseAsRead(ctx, node, disks, confirm, nil)
+}
+
+// ErrNotAsRead is a machine that is not any more as whoever confirmed something about it has read.
+var ErrNotAsRead = errors.New("it is about something else now than what was read; read it again")
+
+// EraseAsRead is Erase if isAsRead says of what would be erased, and of what would be left alone, that it is what the
+// owner has read; nothing comes between that and the beginning. Its error is ErrNotAsRead otherwise.
+func (p *Provisioner) EraseAsRead(
+	ctx context.Context, node string, disks []string, confirm string, isAsRead func(status.Erase) bool,
+) (status.Erase, error) {
 	hosts, current := p.Hosts.List()
 	if !current {
 		return status.Erase{}, errors.New("the appliance is still starting and does not know its hosts yet; try again when firstlightd status says that it is ready")
@@ -43,6 +54,9 @@ func (p *Provisioner) Erase(ctx context.Context, node string, disks []string, co
 	answer := describeErase(request.Host, chosen)
 	if confirm == "" {
 		return answer, nil
+	}
+	if isAsRead != nil && !isAsRead(answer) {
+		return status.Erase{}, fmt.Errorf("%s is not erased: %w", node, ErrNotAsRead)
 	}
 	e := metal3.Erasure{Host: string(request.Host.UID), Asked: time.Now().UTC(), Disks: chosen}
 	if err := p.erasures.Begin(node, e); err != nil {

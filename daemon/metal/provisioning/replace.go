@@ -19,6 +19,12 @@ const replacementDir = backupDir + "/replaced"
 // Replace has the server that a node stands for replaced by the one that site.yaml names now. The old server is left as
 // it is. The answer says what is different; the error is for people.
 func (p *Provisioner) Replace(node, confirm string) (string, error) {
+	return p.ReplaceAsRead(node, confirm, "")
+}
+
+// ReplaceAsRead is Replace if what the site says of the new server is what the owner has read, as OtherServer tells it;
+// "" is whatever it says. Its error is ErrNotAsRead otherwise.
+func (p *Provisioner) ReplaceAsRead(node, confirm, read string) (string, error) {
 	if confirm != node {
 		return "", fmt.Errorf("%s is not replaced: confirm it with --confirm %[1]s", node)
 	}
@@ -29,6 +35,9 @@ func (p *Provisioner) Replace(node, confirm string) (string, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	r, err := p.prepareReplacement(node, hosts)
+	if err == nil && read != "" && r.New != read {
+		err = ErrNotAsRead
+	}
 	if err == nil {
 		err = p.replacements.Begin(node, r)
 	}
