@@ -34,8 +34,11 @@ var apiextensionsv1 = schema.GroupVersion{Group: "apiextensions.k8s.io", Version
 type Cluster struct {
 	Config func() (*rest.Config, error) // nil: that of the pod
 
+	beside func(ctx context.Context, report bringup.Report)
+
 	mu     sync.Mutex
 	config *rest.Config
+	begun  bool // beside was started
 }
 
 // REST is how the API is reached as the pod's ServiceAccount. It is the same from the first one on.
@@ -62,8 +65,10 @@ func (c *Cluster) REST() (*rest.Config, error) {
 // User is who the appliance is for the API server.
 func (c *Cluster) User() string { return guest.User }
 
-// StartBeside does nothing: the cluster takes pods when its owner has made it, and their own stages start them.
-func (c *Cluster) StartBeside(func(ctx context.Context, report bringup.Report)) {}
+// StartBeside has something started as soon as the cluster can have the appliance. It is called before the stage runs.
+func (c *Cluster) StartBeside(start func(ctx context.Context, report bringup.Report)) {
+	c.beside = start
+}
 
 // Stage is the fact that the cluster can have the appliance.
 func (c *Cluster) Stage() bringup.Stage {
@@ -71,9 +76,38 @@ func (c *Cluster) Stage() bringup.Stage {
 		Name:    StageName,
 		Fact:    "The cluster's API answers, has the kinds that are needed, and no Metal3 or Cluster API of others.",
 		Why:     "Before anything is written to a cluster that others use.",
-		Done:    c.check,
+		Done:    c.done,
+		Do:      c.do,
 		Recheck: time.Minute,
 	}
+}
+
+func (c *Cluster) done(ctx context.Context) error {
+	if err := c.check(ctx); err != nil {
+		return err
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.beside != nil && !c.begun {
+		return errors.New("what the next stage needs was not started yet")
+	}
+	return nil
+}
+
+// do starts what is asked for beside the next stage, once: Metal3's operator is not ready without Ironic.
+func (c *Cluster) do(ctx context.Context, report bringup.Report) error {
+	if err := c.check(ctx); err != nil {
+		return err
+	}
+	if c.beside != nil {
+		c.beside(ctx, report)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun = true
+	return nil
 }
 
 func (c *Cluster) check(ctx context.Context) error {

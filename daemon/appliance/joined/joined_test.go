@@ -1,6 +1,7 @@
 package joined
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -74,4 +75,25 @@ func TestWhatAClusterMustBe(t *testing.T) {
 			assert.Equal(t, c.permanent, bringup.IsPermanent(err))
 		})
 	}
+}
+
+func TestIronicIsStartedBesideMetal3(t *testing.T) {
+	server := httptest.NewServer(cluster{kinds: holds, nodes: node})
+	defer server.Close()
+	joined := &Cluster{Config: func() (*rest.Config, error) { return &rest.Config{Host: server.URL}, nil }}
+	started := 0
+	joined.StartBeside(func(context.Context, bringup.Report) { started++ })
+	stage := joined.Stage()
+	assert.Error(t, stage.Done(t.Context()))
+	assert.Zero(t, started, "to ask starts nothing")
+	require.NoError(t, stage.Do(t.Context(), func(string) {}))
+	assert.NoError(t, stage.Done(t.Context()))
+	assert.Equal(t, 1, started)
+
+	foreign := httptest.NewServer(cluster{nodes: node})
+	defer foreign.Close()
+	refused := &Cluster{Config: func() (*rest.Config, error) { return &rest.Config{Host: foreign.URL}, nil }}
+	refused.StartBeside(func(context.Context, bringup.Report) { started++ })
+	assert.Error(t, refused.Stage().Do(t.Context(), func(string) {}))
+	assert.Equal(t, 1, started, "on a cluster that is refused")
 }
