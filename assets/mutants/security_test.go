@@ -300,8 +300,8 @@ func Security() []Mutant {
 		{
 			Name:    "a code of the page opens it twice",
 			File:    "daemon/page/logins.go",
-			Old:     "\tdelete(l.codes, key)\n\tif len(l.sessions)",
-			New:     "\tif len(l.sessions)",
+			Old:     "\tdelete(l.codes, key)\n\treturn l.start(",
+			New:     "\treturn l.start(",
 			Package: "./daemon/page",
 		},
 		{
