@@ -408,8 +408,8 @@ func Security() []Mutant {
 		{
 			Name:    "a session of the page that no one uses stays open",
 			File:    "daemon/page/logins.go",
-			Old:     " || now.Sub(s.used) >= good.idle {",
-			New:     " {",
+			Old:     " || now.Sub(s.used) >= good.idle ||",
+			New:     " ||",
 			Package: "./daemon/page",
 			Run:     "TestWhatOpensThePageEnds",
 		},
