@@ -345,6 +345,8 @@ func TestCurlSignsToo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tool")
 	content := noise(3<<20, 5)
 	require.NoError(t, os.WriteFile(file, content, 0o600))
+	other := filepath.Join(t.TempDir(), "other")
+	require.NoError(t, os.WriteFile(other, noise(3<<20, 6), 0o600))
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	curl := func(args ...string) string {
@@ -357,7 +359,7 @@ func TestCurlSignsToo(t *testing.T) {
 	sum := "x-amz-content-sha256: " + digest(content)
 	assert.Empty(t, curl("--header", sum, "--upload-file", file, url))
 	assert.Contains(t, curl("--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD", "--head", url), fmt.Sprintf("Content-Length: %d", len(content)))
-	assert.Contains(t, curl("--header", sum, "--upload-file", os.Args[0], url), "BadDigest")
+	assert.Contains(t, curl("--header", sum, "--upload-file", other, url), "BadDigest")
 	assert.Equal(t, string(content[100:200]), curl("--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD", "--range", "100-199", url))
 	assert.Contains(t, curl("--header", sum, "--header", "x-amz-checksum-crc32: AAAAAA==", "--upload-file", file, url), "BadDigest")
 	assert.Contains(t, curl("--header", sum, "--header", "Content-MD5: 1B2M2Y8AsgTpgAmY7PhCfg==", "--upload-file", file, url), "BadDigest")
