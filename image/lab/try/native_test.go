@@ -21,6 +21,8 @@ import (
 
 	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab/container"
+	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/try"
 )
@@ -77,7 +79,8 @@ func TestARackIsTried(t *testing.T) {
 	require.NoError(t, err)
 	daemon, err := sandbox.Build(t.Context(), ".", "./cmd/firstlightd", programs)
 	require.NoError(t, err)
-	u := user{t, program, filepath.Join(t.TempDir(), "rack"), nil}
+	machine := newMachineMounts(t)
+	u := user{t, program, filepath.Join(t.TempDir(), "rack"), machine.prefix()}
 	t.Cleanup(func() {
 		if t.Failed() {
 			u.logEnds()
@@ -86,7 +89,7 @@ func TestARackIsTried(t *testing.T) {
 		assert.NoError(t, err)
 	})
 
-	before := lookAtMachine(t)
+	before := machine.look(t)
 	began := time.Now()
 	up := []string{"--image", image, "--daemon", daemon, "--servers", "3", "--timeout", "8m"}
 	out := u.must(up...)
@@ -103,16 +106,16 @@ func TestARackIsTried(t *testing.T) {
 	u.leavesKernelAlone()
 	u.takesPrograms()
 	u.hasNoRights()
-	during := lookAtMachine(t)
+	during := machine.look(t)
 	assert.Equal(t, before, during, "nothing of the rack is among this machine's own mounts and links")
-	_, err = user{t, program, filepath.Join(t.TempDir(), "other"), nil}.run("--image", image)
+	_, err = user{t, program, filepath.Join(t.TempDir(), "other"), u.prefix}.run("--image", image)
 	assert.Error(t, err, "one rack at a time")
 
 	// Killed, its supervisor takes all with it; the next start continues.
 	now := u.processes()
 	inside := namespacesOf(t, now.Appliance.PID)
 	require.NoError(t, now.Supervisor.Signal(syscall.SIGKILL))
-	u.leavesNothing(before, inside)
+	u.leavesNothing(machine, before, inside)
 	require.NotEmpty(t, container.FindCgroups("firstlight-try"), "nobody was there to remove them")
 	began = time.Now()
 	u.must("--timeout", "5m")
@@ -124,7 +127,7 @@ func TestARackIsTried(t *testing.T) {
 	inside = namespacesOf(t, u.processes().Appliance.PID)
 	u.must("down", "--remove")
 	assert.NoDirExists(t, u.dir)
-	u.leavesNothing(before, inside)
+	u.leavesNothing(machine, before, inside)
 	assert.Empty(t, container.FindCgroups("firstlight-try"))
 }
 
@@ -195,41 +198,84 @@ func (u user) writes() []int {
 	return all
 }
 
-// leavesNothing waits until nothing of the rack runs on this machine: no process in one of its namespaces, no mount, link
-// or loop device.
-func (u user) leavesNothing(before machineParts, inside map[string]bool) {
+// leavesNothing waits until nothing of the rack is left: no process in one of its namespaces, no mount, link or loop
+// device. The kernel ends mounts a little later than the processes that had them.
+func (u user) leavesNothing(machine machineMounts, before machineParts, inside map[string]bool) {
 	u.t.Helper()
 	require.EventuallyWithT(u.t, func(c *assert.CollectT) {
 		assert.Empty(c, processesIn(inside, u.dir))
-	}, 2*time.Minute, 100*time.Millisecond, "processes remain")
-	assert.Equal(u.t, before, lookAtMachine(u.t))
-	loops, err := exec.Command("losetup", "--list", "--noheadings", "--output", "BACK-FILE").CombinedOutput()
-	require.NoError(u.t, err, string(loops))
-	assert.NotContains(u.t, string(loops), u.dir)
+		assert.Equal(c, before, machine.look(u.t))
+		assert.Empty(c, loopsOf(u.dir))
+	}, 2*time.Minute, 100*time.Millisecond, "the rack left something")
 }
 
-// machineParts are the mounts and links of this machine's own namespaces, a line each.
+// loopsOf are the loop devices of files in a directory that nobody has mounted any more. One that is mounted while no
+// process of the rack lives is another program's: mount(8) takes a loop device that is there for the same file.
+func loopsOf(dir string) []string {
+	var found []string
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	for _, file := range files {
+		name := "/dev/" + filepath.Base(filepath.Dir(filepath.Dir(file)))
+		backing, err := os.ReadFile(file)
+		if err == nil && strings.HasPrefix(string(backing), dir+"/") && !isMounted(name) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// isMounted reports whether some process of this machine sees the device mounted.
+func isMounted(device string) bool {
+	all, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
+	for _, file := range all {
+		mounts, _ := os.ReadFile(file)
+		if strings.Contains(string(mounts), " "+device+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// machineMounts is a mount namespace like this machine's own, in which the rack is started: nobody else mounts there.
+type machineMounts struct{ pid int }
+
+// newMachineMounts makes it. As on a machine, what is mounted in namespaces that were made from it would be seen there,
+// but for who makes his mounts private.
+func newMachineMounts(t *testing.T) machineMounts {
+	t.Helper()
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c",
+		`awk '$5 != "/" && / \/dev\/loop/ {print $5}' /proc/self/mountinfo | xargs --no-run-if-empty umount --lazy  # which others have
+		mount --make-rshared / && echo && exec sleep infinity`)
+	ready, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	holder, err := process.Start(cmd)
+	require.NoError(t, err)
+	t.Cleanup(holder.Kill)
+	_, err = ready.Read(make([]byte, 1))
+	require.NoError(t, err)
+	return machineMounts{holder.ID.PID}
+}
+
+// prefix is the command line by which a command runs there.
+func (m machineMounts) prefix() []string {
+	return []string{"nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", m.pid), "--"}
+}
+
+// machineParts are mounts and links of the machine that a rack runs on, a line each.
 type machineParts struct{ mounts, links []string }
 
-// lookAtMachine leaves out what other tests may have at the same time: mounts below their own directories and of network
-// namespaces with a name, and the links that the kernel's module ifb makes when it is loaded.
-func lookAtMachine(t *testing.T) machineParts {
+// look reads them; of the links those that have names of a rack's, since the network is also others'.
+func (m machineMounts) look(t *testing.T) machineParts {
 	t.Helper()
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", m.pid))
 	require.NoError(t, err)
 	links, err := exec.CommandContext(context.WithoutCancel(t.Context()), "ip", "-brief", "link").CombinedOutput()
 	require.NoError(t, err, string(links))
 
-	var seen machineParts
-	for line := range strings.Lines(string(mounts)) {
-		point := strings.Fields(line)[4] // proc_pid_mountinfo(5)
-		isOfTest := strings.HasPrefix(point, os.TempDir()+"/") && !strings.Contains(point, t.Name())
-		if !isOfTest && !strings.HasPrefix(point, "/run/netns") {
-			seen.mounts = append(seen.mounts, line)
-		}
-	}
+	seen := machineParts{mounts: strings.Split(string(mounts), "\n")}
 	for line := range strings.Lines(string(links)) {
-		if !strings.HasPrefix(line, "ifb") {
+		name, _, _ := strings.Cut(strings.Fields(line)[0], "@")
+		if slices.Contains([]string{netns.BridgeName, "appliance", "eth0", "eth1", "eth2", "lo"}, name) {
 			seen.links = append(seen.links, line)
 		}
 	}

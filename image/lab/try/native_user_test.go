@@ -105,13 +105,13 @@ func (w walker) processes(t *testing.T) []string {
 	return found
 }
 
-// leavesNothing waits until nothing of him runs on this machine, and compares what else a rack may leave.
-func (w walker) leavesNothing(t *testing.T, before machineParts) {
+// leavesNothing waits until nothing of him runs on this machine, and nothing is left that a rack may leave.
+func (w walker) leavesNothing(t *testing.T, machine machineMounts, before machineParts) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Empty(c, w.processes(t))
-	}, 2*time.Minute, 100*time.Millisecond, "processes remain")
-	assert.Equal(t, before, lookAtMachine(t))
+		assert.Equal(c, before, machine.look(t))
+	}, 2*time.Minute, 100*time.Millisecond, "the rack left something")
 }
 
 // TestARackIsTriedWithoutRoot: an ordinary user brings an appliance up and a server into service in a user namespace. The
@@ -124,7 +124,8 @@ func TestARackIsTriedWithoutRoot(t *testing.T) {
 	daemon, err := sandbox.Build(t.Context(), ".", "./cmd/firstlightd", programs)
 	require.NoError(t, err)
 	w := newWalker(t)
-	u := user{t, program, filepath.Join(w.dir, "home", "rack"), w.prefix(image)}
+	machine := newMachineMounts(t)
+	u := user{t, program, filepath.Join(w.dir, "home", "rack"), append(machine.prefix(), w.prefix(image)...)}
 	t.Cleanup(func() {
 		if t.Failed() {
 			u.logEnds()
@@ -133,7 +134,7 @@ func TestARackIsTriedWithoutRoot(t *testing.T) {
 		assert.NoError(t, err)
 	})
 
-	before := lookAtMachine(t)
+	before := machine.look(t)
 	began := time.Now()
 	up := []string{"--image", filepath.Join(w.dir, "image"), "--daemon", daemon, "--servers", "1"}
 	out := u.must(append(up, "--timeout", "8m")...)
@@ -148,7 +149,7 @@ func TestARackIsTriedWithoutRoot(t *testing.T) {
 	_, err = u.run("shell", "mknod", "/dev/disk", "b", "8", "0")
 	assert.Error(t, err)
 	u.seesPage()
-	assert.Equal(t, before, lookAtMachine(t), "nothing of the rack is among this machine's own mounts and links")
+	assert.Equal(t, before, machine.look(t), "nothing of the rack is among this machine's own mounts and links")
 
 	// No process of the rack has rights or IDs of this machine.
 	for _, pid := range []int{u.processes().Supervisor.PID, u.processes().Appliance.PID} {
@@ -160,13 +161,13 @@ func TestARackIsTriedWithoutRoot(t *testing.T) {
 	assert.Error(t, err, "root is not its user")
 
 	require.NoError(t, u.processes().Supervisor.Signal(syscall.SIGKILL))
-	w.leavesNothing(t, before)
+	w.leavesNothing(t, machine, before)
 	_, err = u.run("--timeout", "1ns") // it is on again, and nobody waits until it is Ready
 	assert.Error(t, err)
 	u.processes()
 	u.must("down", "--remove")
 	assert.NoDirExists(t, u.dir)
-	w.leavesNothing(t, before)
+	w.leavesNothing(t, machine, before)
 	for _, group := range w.groups {
 		assert.Empty(t, container.FindCgroups("firstlight-try", group))
 	}
