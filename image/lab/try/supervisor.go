@@ -9,6 +9,9 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/image/lab/container"
 	"firstlight.dev/firstlight/image/lab/netns"
@@ -286,7 +289,11 @@ func lockName() string {
 func acquireLock(dir string) (net.Listener, error) {
 	l, err := net.Listen("unix", lockName())
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, errRunsElsewhere(RunningDir())
+		if other := RunningDir(); other != "" {
+			return nil, errRunsElsewhere(other)
+		}
+		return nil, fmt.Errorf("hold rack: the socket %s is of another user, or of a rack that ends; call firstlight try again, "+
+			"or as root: ss -xlp, which names its process", lockName())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("hold rack: %w", err)
@@ -309,15 +316,40 @@ func errRunsElsewhere(dir string) error {
 	return fmt.Errorf("another rack of yours runs on this machine, in %s; `firstlight try --dir %[1]s down` ends it", dir)
 }
 
-// RunningDir is the directory of this user's rack that runs on this machine, "" if none does.
+// lockTimeout is how long a supervisor may take to answer at its lock.
+const lockTimeout = 10 * time.Second
+
+// RunningDir is the directory of this user's rack that runs on this machine, "" if none does. Every user of the machine
+// can take the name of the lock: only this user's own process is believed.
 func RunningDir() string {
 	conn, err := net.Dial("unix", lockName())
 	if err != nil {
 		return ""
 	}
 	defer conn.Close()
+	if id, err := peerID(conn.(*net.UnixConn)); err != nil || id != os.Geteuid() {
+		return ""
+	}
 
+	_ = conn.SetDeadline(time.Now().Add(lockTimeout))
 	name := make([]byte, 4096)
 	n, _ := conn.Read(name)
 	return string(name[:n])
+}
+
+// peerID is the user who listens at the other end.
+func peerID(conn *net.UnixConn) (int, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+
+	var peer *unix.Ucred
+	var peerErr error
+	if err := raw.Control(func(fd uintptr) {
+		peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil || peerErr != nil {
+		return 0, errors.Join(err, peerErr)
+	}
+	return int(peer.Uid), nil
 }
