@@ -13,18 +13,29 @@ import (
 const (
 	leastMemoryMiB = 3 << 10
 	leastDiskMiB   = 4 << 10
+	leastMoreMiB   = 1 << 10 // of disk, for one that was on before
 )
+
+// contents is what of a rack is on the disk already.
+type contents struct {
+	root bool // where it can be started from
+	data bool // it was on before
+}
 
 // machine is what matters of the machine that a rack is to run on.
 type machine struct {
 	container.Host
 	programs []string  // that are missing
 	user     *ordinary // who runs the rack; nil: root
+	has      contents
 }
 
-// leastDisk is how much disk a rack needs, in MiB.
+// leastDisk is how much disk a rack needs, besides what it has, in MiB.
 func (m machine) leastDisk() int {
-	if m.user != nil {
+	switch {
+	case m.has.data:
+		return leastMoreMiB
+	case m.user != nil && !m.has.root:
 		return leastDiskMiB + leastRootMiB
 	}
 	return leastDiskMiB

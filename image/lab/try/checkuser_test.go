@@ -1,11 +1,14 @@
 package try
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/image/lab/container"
+	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/userns"
 )
 
@@ -56,4 +59,28 @@ func TestOrdinaryUsersAreRefused(t *testing.T) {
 	narrow := fit(func(*ordinary) {})
 	narrow.DiskMiB--
 	assert.EqualError(t, narrow.refuse(), "7167 MiB are free, 7168 are needed; name another directory with --dir")
+	narrow.DiskMiB, narrow.has.root = leastDiskMiB, true
+	assert.NoError(t, narrow.refuse(), "its root is unpacked")
+	narrow.DiskMiB, narrow.has.data = leastMoreMiB, true
+	assert.NoError(t, narrow.refuse(), "it was on before")
+	narrow.DiskMiB--
+	assert.EqualError(t, narrow.refuse(), "1023 MiB are free, 1024 are needed; name another directory with --dir")
+}
+
+// TestARackThatIsOnIsNotRefused: the memory that is missing is its own, and who interrupted the command watches again.
+func TestARackThatIsOnIsNotRefused(t *testing.T) {
+	r := Rack{Dir: t.TempDir()}
+	self, err := process.Identify(os.Getpid())
+	require.NoError(t, err)
+	require.NoError(t, writeJSON(r.path(rackFile), rackDoc{Unpacked: true}))
+	assert.Equal(t, contents{}, r.readContents())
+	require.NoError(t, os.Mkdir(r.path(rootDir), 0o700))
+	assert.Equal(t, contents{root: true}, r.readContents())
+	require.NoError(t, os.Mkdir(r.path(dataDir), 0o700))
+	assert.Equal(t, contents{root: true, data: true}, r.readContents())
+
+	t.Setenv("PATH", "") // no machine without programs is one for a rack
+	assert.Error(t, r.CheckMachine())
+	require.NoError(t, writeJSON(r.path(runningFile), Processes{Supervisor: self}))
+	assert.NoError(t, r.CheckMachine())
 }

@@ -18,12 +18,16 @@ import (
 )
 
 // CheckMachine refuses what no rack can be on: a machine without the rights, the parts of the kernel or the room that
-// it needs, or with another rack.
+// it needs, or with another rack. A rack that is on has them.
 func (r Rack) CheckMachine() error {
+	if _, err := r.Processes(); err == nil {
+		return nil
+	}
 	m, err := readMachine(r.Dir)
 	if err != nil {
 		return err
 	}
+	m.has = r.readContents()
 	if err := m.refuse(); err != nil {
 		return err
 	}
@@ -32,6 +36,15 @@ func (r Rack) CheckMachine() error {
 	}
 
 	return nil
+}
+
+// readContents reads what of a rack is on the disk already.
+func (r Rack) readContents() (c contents) {
+	isUnpacked, err := r.IsUnpacked()
+	c.root = err == nil && isUnpacked
+	_, err = os.Stat(r.path(dataDir))
+	c.data = c.root && err == nil
+	return c
 }
 
 // startTimeout is how long a supervisor may take until its appliance's first process runs.
