@@ -171,6 +171,11 @@ func (r Rack) Remove(ctx context.Context, again []string) error {
 	if _, err := r.Processes(); !errors.Is(err, NotRunning) {
 		return fmt.Errorf("remove rack in %s: it is not down", r.Dir)
 	}
+	lock, err := r.lockFiles()
+	if err != nil {
+		return fmt.Errorf("remove rack: %w", err)
+	}
+	defer lock.Close()
 
 	entries, err := os.ReadDir(r.Dir)
 	if err != nil {

@@ -1,6 +1,7 @@
 package try
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,10 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"firstlight.dev/firstlight/image/lab/container"
+	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/userns"
 	"firstlight.dev/firstlight/image/rootfs"
 )
@@ -41,14 +45,41 @@ func (r Rack) CheckOwner() error {
 }
 
 // asRoot runs words as root of a user namespace in which the rack's files belong to root and those that only root may change.
-// again is the command line of this program by which userns.Main is reached.
+// They end with this process, also when it is killed. again is the command line of this program by which userns.Main is
+// reached.
 func asRoot(ctx context.Context, again []string, words ...string) error {
 	wrapped := userns.Wrap(again, words...)
-	said, err := exec.CommandContext(ctx, wrapped[0], wrapped[1:]...).CombinedOutput()
+	var said bytes.Buffer
+	cmd := exec.Command(wrapped[0], wrapped[1:]...)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	child, err := process.Start(cmd)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", words[0], err, strings.TrimSpace(string(said)))
+		return fmt.Errorf("%s: %w", words[0], err)
+	}
+
+	select {
+	case <-child.Done():
+	case <-ctx.Done():
+		child.Kill()
+	}
+	if err := child.Err(); err != nil {
+		return fmt.Errorf("%s: %w: %s", words[0], err, strings.TrimSpace(said.String()))
 	}
 	return nil
+}
+
+// lockFiles keeps other calls of the command from unpacking and removing the rack's files meanwhile. The lock ends when
+// the file is closed, and with this process.
+func (r Rack) lockFiles() (*os.File, error) {
+	dir, err := os.Open(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("another firstlight try unpacks or removes the rack in %s: %w", r.Dir, err)
+	}
+	return dir, nil
 }
 
 // IsUnpacked reports whether the rack's root can be started from: unpacked, or mounted where it is in the image.
@@ -66,6 +97,14 @@ func (r Rack) IsUnpacked() (bool, error) {
 
 // Unpack unpacks the root of the image, for a rack that cannot mount it. One that was interrupted begins again.
 func (r Rack) Unpack(ctx context.Context, again []string) error {
+	lock, err := r.lockFiles()
+	if err != nil {
+		return fmt.Errorf("unpack root: %w", err)
+	}
+	defer lock.Close()
+	if isUnpacked, err := r.IsUnpacked(); err != nil || isUnpacked { // by another call, before this one had the lock
+		return err
+	}
 	made, err := r.read()
 	if err != nil {
 		return err
@@ -83,7 +122,9 @@ func (r Rack) Unpack(ctx context.Context, again []string) error {
 	}
 	if err := asRoot(ctx, again, "unsquashfs", "-quiet", "-no-progress", "-offset", fmt.Sprint(offset), "-dest", part,
 		"-exclude-list", "dev/*", strings.TrimPrefix(rootfs.ImagesDir, "/")+"/layers/*/fs/dev/*", ";", file); err != nil {
-		return fmt.Errorf("unpack root of %s: %w", file, err)
+		// What is there may be what has filled the disk.
+		rest := asRoot(context.WithoutCancel(ctx), again, "rm", "-rf", "--one-file-system", part)
+		return fmt.Errorf("unpack root of %s: %w", file, errors.Join(err, rest))
 	}
 	// Its name says that it is whole, also after a power cut.
 	if err := asRoot(ctx, again, "sync", "--file-system", part); err != nil {
