@@ -82,6 +82,7 @@ func (r Rack) Start(ctx context.Context, supervise ...string) (fresh bool, err e
 
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
+	cmd.Env = superviseEnvironment(os.Geteuid(), os.Environ())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return false, fmt.Errorf("start rack: %w", err)

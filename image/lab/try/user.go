@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -174,6 +176,16 @@ func superviseWords(supervise []string) ([]string, error) {
 	return append([]string{
 		"systemd-run", "--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes", "--",
 	}, supervise...), nil
+}
+
+// superviseEnvironment is that of superviseWords: who became the user by su or sudo has no word of where his systemd
+// listens (XDG_RUNTIME_DIR), which pam_systemd(8) says to who logs in.
+func superviseEnvironment(id int, own []string) []string {
+	const name = "XDG_RUNTIME_DIR="
+	if id == 0 || slices.ContainsFunc(own, func(v string) bool { return strings.HasPrefix(v, name+"/") }) {
+		return own
+	}
+	return append(slices.Clone(own), name+"/run/user/"+strconv.Itoa(id))
 }
 
 // SuperviseAsUser holds a rack of an ordinary user: it runs supervise, which must call Supervise, as root of a user

@@ -9,6 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestTheUsersSystemdIsFound also by who became the user by su or sudo.
+func TestTheUsersSystemdIsFound(t *testing.T) {
+	assert.Equal(t, []string{"A=b", "XDG_RUNTIME_DIR=/run/user/1000"}, superviseEnvironment(1000, []string{"A=b"}))
+	assert.Equal(t, []string{"XDG_RUNTIME_DIR=/x"}, superviseEnvironment(1000, []string{"XDG_RUNTIME_DIR=/x"}))
+	assert.Equal(t, []string{"A=b"}, superviseEnvironment(0, []string{"A=b"}))
+}
+
 // TestFilesAreUnpackedAndRemovedByOneAtATime: a second call would take a root for whole that the first still writes.
 func TestFilesAreUnpackedAndRemovedByOneAtATime(t *testing.T) {
 	r := Rack{Dir: t.TempDir()}

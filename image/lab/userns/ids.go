@@ -43,7 +43,7 @@ func readMappings() ([]mapping, error) {
 func ReadRanges() (uids, gids []Range, err error) {
 	id := strconv.Itoa(os.Geteuid())
 	names := []string{id}
-	if u, err := user.LookupId(id); err == nil {
+	if u, err := user.Current(); err == nil { // one of a directory service is in no file of this machine
 		names = append(names, u.Username)
 	}
 
