@@ -152,9 +152,14 @@ func Bind(source, target string, flags uintptr) error {
 	return nil
 }
 
-// remount gives a mount further flags. It keeps those that it has: in a user namespace the kernel refuses to take away
-// what the machine has set.
+// remount gives a mount these flags alone: a program may be on a file system from which nothing is run. In a user
+// namespace the kernel refuses to take away what the machine has set, and the mount keeps the flags that it has.
 func remount(target string, flags uintptr) error {
+	err := unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|flags, "")
+	if !errors.Is(err, unix.EPERM) {
+		return err
+	}
+
 	var fs unix.Statfs_t
 	if err := unix.Statfs(target, &fs); err != nil {
 		return err
