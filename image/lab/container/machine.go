@@ -149,7 +149,9 @@ func (p Plan) mount() (string, error) {
 	upperFS := "tmpfs"
 	if p.User {
 		// What overlayfs notes at files is trusted.* only for root of the machine; memory has no other before Linux 6.6.
-		overlay, upperFS = overlay+",userxattr", ""
+		// It is emptied at each start, so nothing of it need reach the disk: without "volatile" the end of the mount would
+		// write all that this machine has yet to write there.
+		overlay, upperFS = overlay+",userxattr,volatile", ""
 		if err := errors.Join(os.RemoveAll(upper), os.Mkdir(upper, 0o755)); err != nil {
 			return "", fmt.Errorf("empty what was laid over the root: %w", err)
 		}
