@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -262,8 +263,15 @@ func (h *Server) httpClient(roots *x509.CertPool) *http.Client {
 	if roots == nil {
 		roots = x509.NewCertPool()
 	}
+	dial := h.simulator.wire.dial(h.addr())
 	return &http.Client{Transport: &http.Transport{
-		DialContext: h.simulator.wire.dial(h.addr()), DisableCompression: true, IdleConnTimeout: 2 * time.Minute,
+		DialContext: func(ctx context.Context, family, addr string) (net.Conn, error) {
+			ctx, cancel := context.WithCancel(ctx) // that of the request does not end it (net/http)
+			defer cancel()
+			defer context.AfterFunc(h.simulator.ctx, cancel)()
+			return dial(ctx, family, addr)
+		},
+		DisableCompression: true, IdleConnTimeout: 2 * time.Minute,
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 	}}
 }
