@@ -158,7 +158,7 @@ func (s *Server) serveConsole(w http.ResponseWriter, r *http.Request, of *sessio
 	if events.send("begin", c.Screen()) != nil {
 		return
 	}
-	if end := s.streamConsole(ctx, of.person, c, events); end != nil {
+	if end := s.streamConsole(ctx, of, c, events, heartbeat); end != nil {
 		_ = events.send("end", end)
 	}
 }
@@ -176,25 +176,31 @@ func (s *Server) attach(ctx context.Context, by Person, node string) (Console, *
 }
 
 // streamConsole sends screens until the console ends, whose reason it returns; nil if the browser or the session did.
-func (s *Server) streamConsole(ctx context.Context, by Person, c Console, events eventWriter) *ConsoleEnd {
-	for {
-		waiting, cancel := context.WithTimeout(ctx, heartbeat)
+// However much is printed, what was taken away from who watches ends it within the interval.
+func (s *Server) streamConsole(
+	ctx context.Context, of *session, c Console, events eventWriter, interval time.Duration,
+) *ConsoleEnd {
+	for checked := time.Now(); ; {
+		waiting, cancel := context.WithTimeout(ctx, interval)
 		screen, err := c.Next(waiting)
 		cancel()
+		isSilent := errors.Is(err, context.DeadlineExceeded)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, context.DeadlineExceeded): // a right that was taken away ends it within that time
-			s.logins.sweep()
-			if end := s.checkConsole(ctx, by); end != nil {
+		case err != nil && !isSilent:
+			return newConsoleEnd(err)
+		case isSilent || time.Since(checked) >= interval:
+			if end := s.checkWatching(ctx, of); end != nil {
 				return end
 			}
+			checked = time.Now()
+		}
+		if isSilent {
 			if events.beat() != nil {
 				return nil
 			}
 			continue
-		case err != nil:
-			return newConsoleEnd(err)
 		}
 		if events.send("screen", screen) != nil {
 			return nil
@@ -205,6 +211,16 @@ func (s *Server) streamConsole(ctx context.Context, by Person, c Console, events
 			return nil
 		}
 	}
+}
+
+// checkWatching is why a session may not watch a console any more; nil if it may. A stream sends no requests, by which
+// an issuer would be asked again.
+func (s *Server) checkWatching(ctx context.Context, of *session) *ConsoleEnd {
+	s.logins.sweep()
+	if !s.isStillIssued(ctx, of) {
+		return &ConsoleEnd{"your log-in has ended", "log in again"}
+	}
+	return s.checkConsole(ctx, of.person)
 }
 
 // checkConsole is why a person may not see consoles; nil if it may.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/site"
 )
 
 // fakeConsole shows what it is sent, until it is closed.
@@ -192,4 +195,40 @@ func TestThePageSaysWhyThereIsNoConsole(t *testing.T) {
 	r.deeds.WatchConsole = func(context.Context, string) (Console, error) { return nil, errors.New("no such thing") }
 	assert.Contains(t, b.ask("GET", testConsole+"/stream", "").Body.String(), `event: end
 data: {"Text":"no such thing","Fix":""}`)
+}
+
+// TestAConsoleThatPrintsAlwaysIsCheckedToo: what prints without a pause is read no longer than what is silent.
+func TestAConsoleThatPrintsAlwaysIsCheckedToo(t *testing.T) {
+	for name, take := range map[string]func(r *fixture, of *session) (says string){
+		"a right": func(r *fixture, _ *session) string {
+			r.api.forbids = true
+			return "Not shown: " + errForbidden.Error() + "."
+		},
+		"an issuer's word": func(_ *fixture, of *session) string {
+			of.isIssued, of.issued = true, issued{&grant{of: new(site.OIDC)}, time.Now()}
+			return "your log-in has ended"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newConsoleFixture(t)
+			c := newFakeConsole()
+			of := &session{person: Person{"ann@laptop", Operator}, ended: make(chan struct{})}
+			says := take(r, of)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() {
+				for {
+					select {
+					case c.next <- Screen{Lines: []string{"more"}}:
+					case <-ctx.Done():
+						return
+					}
+				}
+			}()
+			w := httptest.NewRecorder()
+			end := r.streamConsole(ctx, of, c, eventWriter{w, http.NewResponseController(w)}, time.Millisecond)
+			require.NotNil(t, end)
+			assert.Equal(t, says, end.Text)
+		})
+	}
 }
