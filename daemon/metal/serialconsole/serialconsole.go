@@ -123,7 +123,7 @@ func (c *Consoles) Type(node string, text []byte) error {
 	c.mu.Lock()
 	var s *session
 	for _, open := range c.sessions {
-		if open.node == node {
+		if open.node == node && open.endReason() == nil {
 			s = open
 		}
 	}
@@ -161,14 +161,18 @@ func (c *Consoles) find(node string) (*session, error) {
 		return nil, &Refusal{Text: fmt.Sprintf("%d consoles are open, which is all that the appliance opens", maxSessions), Fix: "close one"}
 	}
 
-	s := newSession(c, node, target)
+	s, before := newSession(c, node, target), c.sessions[key]
 	if c.sessions == nil {
 		c.sessions = map[string]*session{}
 	}
 	c.sessions[key] = s
 	ctx := c.ctx
 	c.running.Go(func() {
+		if before != nil { // its end would refuse this one, or end it, too
+			<-before.gone
+		}
 		s.run(ctx)
+		close(s.gone)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.sessions[key] == s {

@@ -18,6 +18,7 @@ type session struct {
 	target Target
 	pace   pace
 	opened chan struct{} // closed when it is open, or has failed to
+	gone   chan struct{} // closed when its BMC is free again
 	typed  chan []byte   // on its way to the server
 
 	mu      sync.Mutex
@@ -39,6 +40,7 @@ func newSession(c *Consoles, node string, target Target) *session {
 		target:  target,
 		pace:    c.pace.orUsual(),
 		opened:  make(chan struct{}),
+		gone:    make(chan struct{}),
 		typed:   make(chan []byte, 64),
 		changed: make(chan struct{}),
 		screen:  terminal.New(),
