@@ -42,6 +42,7 @@ type session struct {
 
 	isIssued bool       // by an issuer's word, not by a code
 	renewing sync.Mutex // held while the issuer is asked again
+	isOver   bool       // the issuer was asked and did not renew its word; renewing is held
 	issued   issued     // that word
 
 	confirmations []confirmation // that were asked for and not given yet, the newest last

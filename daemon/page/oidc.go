@@ -165,8 +165,6 @@ func (s *Server) isStillIssued(ctx context.Context, of *session) bool {
 		return true
 	}
 
-	of.renewing.Lock()
-	defer of.renewing.Unlock()
 	word, left := s.logins.wordOf(of)
 	switch {
 	case !reflect.DeepEqual(word.of, s.issuer()):
@@ -176,13 +174,29 @@ func (s *Server) isStillIssued(ctx context.Context, of *session) bool {
 		return left > 0
 	}
 
+	// One request asks. Others wait for it only when the word has ended, and for one answer, not for one each.
+	if !of.renewing.TryLock() {
+		if left > 0 {
+			return true
+		}
+		of.renewing.Lock()
+	}
+	defer of.renewing.Unlock()
+	if of.isOver {
+		return false
+	}
+	if word, left = s.logins.wordOf(of); left > renewBefore {
+		return true
+	}
+
 	// Whoever asks may go: the issuer gives some of its answers once.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTimeout+apiTimeout)
 	defer cancel()
 	renewed, err := s.issuers.renew(ctx, word)
 	if err != nil {
 		s.log.Warn("log-in not renewed", "user", of.person.user(), "error", err)
-		return left > 0 && errors.Is(err, errIssuerSilent)
+		of.isOver = left <= 0 || !errors.Is(err, errIssuerSilent)
+		return !of.isOver
 	}
 	s.logins.setWord(of, renewed)
 	return true

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,6 +226,52 @@ func TestASessionEndsWithTheIssuersWord(t *testing.T) {
 	})
 }
 
+// TestAnIssuerThatHangsHoldsOneRequest: while it is asked, others continue as long as its word is good, and then share
+// the one answer.
+func TestAnIssuerThatHangsHoldsOneRequest(t *testing.T) {
+	s, i, _ := newIssuedServer(t)
+	var passed atomic.Int64
+	began := time.Now()
+	s.logins.now = func() time.Time { return began.Add(time.Duration(passed.Load())) }
+	i.renews, i.lasts = true, time.Hour
+	w := i.walk(newVisitor(t, s), "ann", nil)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	b := browser{t, s, cookieOf(t, w.Header(), cookie).Value}
+	s.logins.mu.Lock()
+	for _, of := range s.logins.sessions {
+		of.issued.until = began.Add(renewBefore)
+	}
+	s.logins.mu.Unlock()
+
+	var asked atomic.Int32
+	hangs, release := make(chan struct{}, 1), make(chan struct{})
+	i.mu.Lock()
+	i.forge = func(claims map[string]any) crypto.PrivateKey {
+		asked.Add(1)
+		hangs <- struct{}{}
+		<-release
+		claims["sub"] = "somebody else"
+		return nil
+	}
+	i.mu.Unlock()
+	ask := func(to chan<- int) { to <- b.ask("GET", "/", "").Code }
+	first, rest := make(chan int, 1), make(chan int, 8)
+	go ask(first)
+	<-hangs
+	assert.Equal(t, http.StatusOK, b.ask("GET", "/", "").Code, "its word is still good")
+
+	passed.Store(int64(time.Minute))
+	for range cap(rest) {
+		go ask(rest)
+	}
+	close(release)
+	assert.NotEqual(t, http.StatusOK, <-first)
+	for range cap(rest) {
+		assert.NotEqual(t, http.StatusOK, <-rest)
+	}
+	assert.EqualValues(t, 1, asked.Load(), "one question, not one for each request")
+}
+
 func TestTheLogOfALogInNamesThePersonAndNoToken(t *testing.T) {
 	s, i, _ := newIssuedServer(t)
 	log, code := t.TempDir()+"/page.log", ""
@@ -240,6 +287,7 @@ func TestTheLogOfALogInNamesThePersonAndNoToken(t *testing.T) {
 
 func TestLogInsByTheIssuerAreBounded(t *testing.T) {
 	s, i, _ := newIssuedServer(t)
+	s.tries.Every = time.Hour // however long the tries take here
 	var codes []int
 	for range 10 {
 		codes = append(codes, newVisitor(t, s).ask("GET", issuerPath, "").Code)
