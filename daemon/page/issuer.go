@@ -25,6 +25,7 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 
+	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 )
@@ -34,6 +35,8 @@ const (
 	issuerTimeout = 15 * time.Second
 	// maxIssuerAnswer is the largest answer of an issuer that is read, in bytes.
 	maxIssuerAnswer = 1 << 20
+	// maxLogText is how much of an error goes to the log, in bytes.
+	maxLogText = 300
 	// maxIssuerCalls is how many log-ins and renewals are under way at once.
 	maxIssuerCalls = 8
 )
@@ -317,10 +320,14 @@ func describeTokenError(err error) error {
 	if errors.As(err, &refused) && refused.ErrorCode != "" {
 		return fmt.Errorf("%w: %s", errIssuerRefuses, cleanCode(refused.ErrorCode))
 	} else if errors.As(err, &refused) {
-		return fmt.Errorf("%w: %s", errIssuerRefuses, refused.Response.Status)
+		code := refused.Response.StatusCode
+		return fmt.Errorf("%w: %d %s", errIssuerRefuses, code, http.StatusText(code))
 	}
 	return fmt.Errorf("%w: %w", errIssuerSilent, err)
 }
+
+// logText is an error for the log. What an issuer answered may be in it, all of a page.
+func logText(err error) string { return excerpt.Start(excerpt.Line(err.Error()), maxLogText) }
 
 // cleanCode is an error code of OAuth (RFC 6749, section 5.2), if it is written like one.
 func cleanCode(code string) string {

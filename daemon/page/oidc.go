@@ -141,7 +141,7 @@ const tooManyLogins = "Too many tries from your address. Wait ten seconds, then 
 
 // refuseIssued says why nobody is logged in by the issuer. Logging in by a code needs no issuer.
 func (s *Server) refuseIssued(w http.ResponseWriter, r *http.Request, o *site.OIDC, err error) {
-	s.log.Warn("log-in refused", "from", r.RemoteAddr, "issuer", string(o.Issuer), "error", err)
+	s.log.Warn("log-in refused", "from", r.RemoteAddr, "issuer", string(o.Issuer), "error", logText(err))
 	code, why := http.StatusForbidden, ""
 	switch {
 	case errors.Is(err, errIssuerSilent):
@@ -194,7 +194,7 @@ func (s *Server) isStillIssued(ctx context.Context, of *session) bool {
 	defer cancel()
 	renewed, err := s.issuers.renew(ctx, word)
 	if err != nil {
-		s.log.Warn("log-in not renewed", "user", of.person.user(), "error", err)
+		s.log.Warn("log-in not renewed", "user", of.person.user(), "error", logText(err))
 		of.isOver = left <= 0 || !errors.Is(err, errIssuerSilent)
 		return !of.isOver
 	}

@@ -1,7 +1,10 @@
 package page
 
 import (
+	"bytes"
 	"crypto"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -298,4 +301,20 @@ func TestLogInsByTheIssuerAreBounded(t *testing.T) {
 	}
 	_, err := s.issuers.begin(t.Context(), i.site(), "https://x", attempt{newSecret()})
 	assert.ErrorIs(t, err, errIssuerSilent)
+}
+
+// TestTheLogHasLittleOfWhatAnIssuerAnswers: whoever asks for the log-in may do that often, and a page is long.
+func TestTheLogHasLittleOfWhatAnIssuerAnswers(t *testing.T) {
+	s, i, _ := newIssuedServer(t)
+	var log bytes.Buffer
+	s.log = slog.New(slog.NewTextHandler(&log, nil))
+	i.Server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, strings.Repeat("busy ", 20_000))
+	})
+	w := newVisitor(t, s).ask("GET", issuerPath, "")
+	assert.Equal(t, http.StatusBadGateway, w.Code)
+	assert.Contains(t, log.String(), "503 Service Unavailable: busy busy")
+	assert.Less(t, log.Len(), 2*maxLogText)
+	assert.NotContains(t, w.Body.String(), "busy")
 }
