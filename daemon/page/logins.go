@@ -21,6 +21,7 @@ const codeTTL = 10 * time.Minute
 const (
 	maxCodes         = 16
 	maxSessions      = 64
+	maxOwnSessions   = 16 // of one person of an issuer, who logs in without anybody's code
 	maxConfirmations = 16 // of one session
 )
 
@@ -132,6 +133,15 @@ func (l *logins) openIssued(g *grant) (secret string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.prune()
+	own := map[digest]*session{}
+	for key, s := range l.sessions {
+		if s.isIssued && s.person.Name == g.person.Name {
+			own[key] = s
+		}
+	}
+	if len(own) >= maxOwnSessions {
+		l.end(oldest(own, func(s *session) time.Time { return s.used }))
+	}
 	return l.start(g.person, newIssued(g, l.now()))
 }
 

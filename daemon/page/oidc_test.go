@@ -318,3 +318,21 @@ func TestTheLogHasLittleOfWhatAnIssuerAnswers(t *testing.T) {
 	assert.Less(t, log.Len(), 2*maxLogText)
 	assert.NotContains(t, w.Body.String(), "busy")
 }
+
+// TestOnePersonOfTheIssuerEndsNobodyElsesSession: who logs in over and over ends the own log-ins.
+func TestOnePersonOfTheIssuerEndsNobodyElsesSession(t *testing.T) {
+	l := newLogins(time.Now)
+	code, _ := l.mint(Person{"ann@laptop", Owner})
+	other, _, ok := l.open(code)
+	require.True(t, ok)
+	open := func() string {
+		return l.openIssued(&grant{person: Person{"oidc:vic", Viewer}, expires: time.Now().Add(time.Hour)})
+	}
+	first := open()
+	for range maxSessions {
+		open()
+	}
+	assert.NotNil(t, l.find(other, true))
+	assert.Nil(t, l.find(first, true))
+	assert.Len(t, l.sessions, 1+maxOwnSessions)
+}
