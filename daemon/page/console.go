@@ -244,7 +244,9 @@ func newConsoleEnd(err error) *ConsoleEnd {
 func (s *Server) serveTyping(w http.ResponseWriter, r *http.Request, of *session) {
 	node := r.PathValue("name")
 	refuse := func(code int, text string) {
-		s.addConsoleToAudit(r, of.person, typeVerb, code, text)
+		if s.acts.Allow(r) { // keys come faster than actions, and may not fill the log
+			s.addConsoleToAudit(r, of.person, typeVerb, code, text)
+		}
 		http.Error(w, text, code)
 	}
 	if !s.keys.Allow(r) {
@@ -273,7 +275,7 @@ func (s *Server) addConsoleToAudit(r *http.Request, by Person, verb string, code
 	s.addToAudit(r, by, action{name: verb, on: onConsole}, code, reason)
 }
 
-// typists are who typed where lately: the audit log has that once, not each key.
+// typists are who typed where, and when the audit log was last told so: it has that now and then, not each key.
 type typists struct {
 	mu   sync.Mutex
 	last map[string]time.Time
@@ -285,16 +287,18 @@ const (
 	maxTypists      = 1024
 )
 
-// isNew reports whether somebody has not typed there lately.
+// isNew reports whether the audit log was not told lately that somebody types there.
 func (t *typists) isNew(who string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last == nil || len(t.last) >= maxTypists {
 		t.last = map[string]time.Time{}
 	}
-	before, ok := t.last[who]
+	if before, ok := t.last[who]; ok && now.Sub(before) < typistForgotten {
+		return false
+	}
 	t.last[who] = now
-	return !ok || now.Sub(before) >= typistForgotten
+	return true
 }
 
 // eventWriter sends server-sent events (HTML, section 9.2).

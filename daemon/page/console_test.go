@@ -169,6 +169,12 @@ func TestWhatIsTypedIsInNoLog(t *testing.T) {
 	r.deeds.TypeAtConsole = func(string, []byte) error {
 		return &ConsoleEnd{"the console of node-004 is not open", "open it again"}
 	}
+	before := len(r.entries())
+	r.acts.Every, r.acts.Burst = time.Hour, 3
+	for range 10 {
+		b.ask("POST", testConsole, typed(b, "x").Encode())
+	}
+	assert.Len(t, r.entries(), before+3, "keys that are refused do not fill the log")
 	w := b.ask("POST", testConsole, typed(b, "x").Encode())
 	assert.Equal(t, http.StatusUnprocessableEntity, w.Code)
 	assert.Equal(t, "the console of node-004 is not open; open it again\n", w.Body.String())
@@ -231,4 +237,16 @@ func TestAConsoleThatPrintsAlwaysIsCheckedToo(t *testing.T) {
 			assert.Equal(t, says, end.Text)
 		})
 	}
+}
+
+func TestWhoTypesIsWrittenDownOnceInTenMinutes(t *testing.T) {
+	var of typists
+	began, entries := time.Now(), 0
+	for minute := range 25 {
+		if of.isNew("ann node-1", began.Add(time.Duration(minute)*time.Minute)) {
+			entries++
+		}
+	}
+	assert.Equal(t, 3, entries, "also of somebody who types without a pause")
+	assert.True(t, of.isNew("ann node-2", began))
 }
