@@ -80,6 +80,11 @@ func (f installFlags) run(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 
+	unlock, err := here.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	machine, err := here.ReadMachine(program)
 	if err != nil {
 		return err
@@ -100,6 +105,7 @@ func (f installFlags) run(ctx context.Context, out io.Writer) error {
 	}
 
 	if decision.Update {
+		unlock() // whoever watches keeps nobody from anything
 		return awaitUpdate(ctx, out, here, order)
 	}
 

@@ -17,6 +17,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/site"
 )
@@ -120,6 +122,21 @@ func (i Installation) Receipt() (Receipt, error) {
 		return Receipt{}, fmt.Errorf("read %s: %w: %w", i.inDir(receiptName), err, errReceipt)
 	}
 	return r, nil
+}
+
+// Lock keeps others from installing, updating and uninstalling until it is unlocked or the process ends. It leaves nothing
+// behind.
+func (i Installation) Lock() (unlock func(), err error) {
+	dir, err := os.Open(i.path(filepath.Dir(Dir)))
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		dir.Close()
+		return nil, errors.New("another command installs, updates or uninstalls an appliance at this moment; run this one " +
+			"again when that has ended; nothing is changed")
+	}
+	return func() { _ = dir.Close() }, nil
 }
 
 func (i Installation) writeReceipt(r Receipt) error {

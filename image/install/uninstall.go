@@ -68,6 +68,11 @@ func (i Installation) removals(r Receipt, keepData bool) []removal {
 // Uninstall takes the installation away, also one that was begun only, and gives the machine back what it had. With
 // keepData, DATA and the site stay, for an installation to come. It may be interrupted and run again.
 func (i Installation) Uninstall(keepData bool) error {
+	unlock, err := i.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	all, err := i.decideRemovals(keepData)
 	if err != nil {
 		return err

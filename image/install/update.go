@@ -71,6 +71,11 @@ func (i Installation) updateSteps(o Order, r Receipt) []step {
 			if err != nil {
 				return err
 			}
+			if now.Trial == nil { // what an earlier trial left is not the root before this one
+				if err := removeFile(i.inDir(previousName)); err != nil {
+					return err
+				}
+			}
 			now.Trial, now.Failed = &Version{o.Root.Version, o.Root.Hash}, nil
 			return i.writeReceipt(now)
 		},
@@ -134,10 +139,8 @@ func (i Installation) prepareStart() (isTrial bool, err error) {
 	root, next, previous := i.inDir(rootName), i.inDir(nextName), i.inDir(previousName)
 	switch decideStart(r.Trial != nil, exists(next), exists(previous)) {
 	case startTrial:
-		if err := os.Remove(previous); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return false, err
-		}
-		if err := os.Link(root, previous); err != nil {
+		// One that is there stays: it was linked before a cut, or what is in its place is itself on trial.
+		if err := os.Link(root, previous); err != nil && !errors.Is(err, os.ErrExist) {
 			return false, fmt.Errorf("keep the root before: %w", err)
 		}
 		if err := errors.Join(os.Rename(next, root), atomicfile.SyncDir(i.path(Dir))); err != nil {
@@ -150,7 +153,7 @@ func (i Installation) prepareStart() (isTrial bool, err error) {
 		r.Trial = nil
 		return false, i.writeReceipt(r)
 	case startRelease:
-		return false, os.Remove(previous)
+		return false, removeFile(previous)
 	}
 	return false, nil
 }
@@ -175,7 +178,15 @@ func (i Installation) keep() error {
 	if err := i.writeReceipt(r); err != nil {
 		return err
 	}
-	return os.Remove(i.inDir(previousName))
+	return removeFile(i.inDir(previousName))
+}
+
+// removeFile removes a file that may have been removed before.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // endTrial takes the root before, for the next start.

@@ -190,3 +190,38 @@ func startChild(t *testing.T, words ...string) *process.Child {
 }
 
 func slogDiscard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// TestARootOnTrialIsNotTheOneBefore: a second command that copied the new root as well has the unit try it again.
+func TestARootOnTrialIsNotTheOneBefore(t *testing.T) {
+	h := newHost(t)
+	old, next := newRoot(t, "1"), newRoot(t, "2")
+	h.install(old)
+	first, second := h.decide(next), h.decide(next)
+	require.NoError(t, h.installation().Install(t.Context(), first))
+	require.NoError(t, h.installation().Install(t.Context(), second))
+	require.NoError(t, h.installation().endTrial("the test says so"))
+	assert.Equal(t, "1", h.rootIs(old, next))
+
+	// What a kept root left when it was cut off is not taken for the root before the next one.
+	require.NoError(t, h.installation().Install(t.Context(), h.decide(next)))
+	require.NoError(t, h.installation().keep())
+	require.NoError(t, copyRoot(t.Context(), old, h.prefix+Dir+"/"+previousName))
+	third := newRoot(t, "3")
+	require.NoError(t, h.installation().Install(t.Context(), h.decide(third)))
+	require.NoError(t, h.installation().endTrial("the test says so"))
+	assert.Equal(t, "2", h.rootIs(old, next, third))
+}
+
+func TestTwoCommandsAreNotRunAtOnce(t *testing.T) {
+	h := newHost(t)
+	h.install(newRoot(t, "1"))
+	unlock, err := h.installation().Lock()
+	require.NoError(t, err)
+	_, err = h.installation().Lock()
+	assert.ErrorContains(t, err, "another command installs, updates or uninstalls")
+	before := h.files()
+	assert.ErrorContains(t, h.installation().Uninstall(false), "another command")
+	assert.Equal(t, before, h.files())
+	unlock()
+	require.NoError(t, h.installation().Uninstall(false))
+}
