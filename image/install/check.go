@@ -101,10 +101,6 @@ func updateRefusals(m Machine, r Receipt, rootMiB int) (all []string) {
 		all = append(all, fmt.Sprintf("%d MiB are free below %s, %d are needed for a second root",
 			m.DiskMiB, Dir, rootMiB+spareMiB))
 	}
-	if !r.OwnProgram && m.OtherProgram {
-		all = append(all, fmt.Sprintf("%s, which was there before the appliance, is another version or another program; "+
-			"replace it by this one, and run that", ProgramPath))
-	}
 	return all
 }
 

@@ -252,6 +252,27 @@ func TestTheOwnersFilesStay(t *testing.T) {
 	assert.ErrorIs(t, h.installation().Uninstall(false), ErrNone)
 }
 
+// TestAnInstallationIsContinuedAsItIs: without a site it keeps the one that it has, and a program that was there before
+// it is not replaced.
+func TestAnInstallationIsContinuedAsItIs(t *testing.T) {
+	h := newHost(t)
+	require.NoError(t, copyFile(h.program, h.prefix+ProgramPath, 0o755))
+	root, text := newRoot(t, "1"), h.text
+	h.until("write the unit", func() error { return h.installation().Install(t.Context(), h.decide(root)) })
+	h.text = nil // firstlight install without --site
+	h.install(root)
+	have, err := os.ReadFile(h.prefix + SiteFile)
+	require.NoError(t, err)
+	assert.Equal(t, string(text), string(have))
+
+	m := sound()
+	m.OtherProgram = true
+	d, err := h.installation().Decide(t.Context(), m, h.site, Order{Root: root, Program: h.program})
+	require.NoError(t, err)
+	assert.Contains(t, strings.Join(d.Refusals, "\n"), ProgramPath+", which was there before the appliance, is another "+
+		"version or another program; replace it by this one")
+}
+
 // TestADamagedRootIsNotInstalled, and one that was damaged since is copied again.
 func TestADamagedRootIsNotInstalled(t *testing.T) {
 	h := newHost(t)

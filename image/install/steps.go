@@ -54,9 +54,9 @@ func (i Installation) steps(o Order, r Receipt) []step {
 		},
 		{
 			does: "copy site.yaml to " + filepath.Join(Dir, siteDir),
-			// Once the appliance has run, its owner may have edited it there.
+			// Once the appliance has run, its owner may have edited it there. It is not written by itself.
 			done: func(context.Context) (bool, error) {
-				return r.Complete && exists(i.path(SiteFile)) || i.hasFile(SiteFile, o.Site), nil
+				return o.Site == nil || r.Complete && exists(i.path(SiteFile)) || i.hasFile(SiteFile, o.Site), nil
 			},
 			do: func(context.Context) error {
 				if err := os.MkdirAll(i.inDir(siteDir), 0o700); err != nil {
@@ -138,6 +138,10 @@ func (i Installation) Decide(ctx context.Context, m Machine, s *site.Site, o Ord
 		}
 	}
 	d.Refusals = append(d.Refusals, refusals(m, s, int(o.Root.Bytes>>20), d.receipt.NICs)...)
+	if begun && !d.receipt.OwnProgram && m.OtherProgram {
+		d.Refusals = append(d.Refusals, fmt.Sprintf("%s, which was there before the appliance, is another version or another "+
+			"program; replace it by this one, and run that", ProgramPath))
+	}
 	if begun && d.receipt.isUpdate(o) {
 		d.Refusals = append(d.Refusals, updateRefusals(m, d.receipt, int(o.Root.Bytes>>20))...)
 	}

@@ -170,7 +170,6 @@ func TestUpdatesAreRefusedWithWhatToDo(t *testing.T) {
 	}{
 		{says: ""},
 		{machine: Machine{OtherProgram: true}, receipt: Receipt{OwnProgram: true}},
-		{machine: Machine{OtherProgram: true}, says: "replace it by this one"},
 	} {
 		c.machine.DiskMiB = 2 * spareMiB
 		got := strings.Join(updateRefusals(c.machine, c.receipt, 100), "\n")
