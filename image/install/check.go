@@ -95,7 +95,8 @@ func refusals(m Machine, s *site.Site, rootMiB int, installed []NIC) (all []stri
 // spareMiB is what stays free beside a second root.
 const spareMiB = 512
 
-// updateRefusals are the reasons against another root for an installation besides those of refusals.
+// updateRefusals are the reasons against another root for an installation besides those of refusals. What an interrupted
+// update has copied counts as free.
 func updateRefusals(m Machine, r Receipt, rootMiB int) (all []string) {
 	if r.Trial == nil && m.DiskMiB < rootMiB+spareMiB {
 		all = append(all, fmt.Sprintf("%d MiB are free below %s, %d are needed for a second root",

@@ -143,6 +143,7 @@ func (i Installation) Decide(ctx context.Context, m Machine, s *site.Site, o Ord
 			"program; replace it by this one, and run that", ProgramPath))
 	}
 	if begun && d.receipt.isUpdate(o) {
+		m.DiskMiB += i.nextMiB()
 		d.Refusals = append(d.Refusals, updateRefusals(m, d.receipt, int(o.Root.Bytes>>20))...)
 	}
 	if len(d.Refusals) > 0 {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/image/lab/container"
@@ -57,7 +59,12 @@ func (i Installation) updateSteps(o Order, r Receipt) []step {
 			}
 			return err == nil, err
 		},
-		do: func(ctx context.Context) error { return copyRoot(ctx, o.Root, i.inDir(nextName)) },
+		do: func(ctx context.Context) error {
+			if err := removeFile(i.inDir(nextName)); err != nil { // of another version: there is room for one
+				return err
+			}
+			return copyRoot(ctx, o.Root, i.inDir(nextName))
+		},
 	}
 
 	return append(append([]step{next}, copied...), step{
@@ -93,6 +100,17 @@ func (i Installation) updateSteps(o Order, r Receipt) []step {
 			return err
 		},
 	})
+}
+
+// nextMiB is how much of the disk the copy of an update has that was interrupted.
+func (i Installation) nextMiB() (mib int) {
+	for _, path := range []string{i.inDir(nextName), temporary(i.inDir(nextName))} {
+		var s unix.Stat_t
+		if unix.Lstat(path, &s) == nil {
+			mib += int(s.Blocks * 512 >> 20) // blocks are of 512 bytes (stat(2))
+		}
+	}
+	return mib
 }
 
 // isOnTrial reports whether the order's root was started and it is not decided whether it stays.

@@ -224,3 +224,18 @@ func TestTwoCommandsAreNotRunAtOnce(t *testing.T) {
 	unlock()
 	require.NoError(t, h.installation().Uninstall(false))
 }
+
+// TestWhatAnInterruptedUpdateCopiedIsNotCountedTwice: where there is room for one more root, the same command continues.
+func TestWhatAnInterruptedUpdateCopiedIsNotCountedTwice(t *testing.T) {
+	h := newHost(t)
+	h.install(newRoot(t, "1"))
+	for _, path := range []string{nextName, "." + nextName + ".new"} {
+		require.NoError(t, os.WriteFile(h.prefix+Dir+"/"+path, make([]byte, 3<<20), 0o600))
+	}
+	assert.Equal(t, 6, h.installation().nextMiB())
+
+	next := newRoot(t, "2")
+	require.NoError(t, h.installation().Install(t.Context(), h.decide(next)))
+	assert.Equal(t, "2", h.rootIs(next), "what was there is of another version")
+	assert.Zero(t, h.installation().nextMiB())
+}
