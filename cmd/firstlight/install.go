@@ -64,7 +64,11 @@ func (f installFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	keys = append(keys, signature.NewKeys(s.Updates.Keys)...)
+	named, err := siteKeys(here, s)
+	if err != nil {
+		return err
+	}
+	keys = append(keys, named...)
 	image, err := f.openImage(ctx, keys)
 	if err != nil {
 		return err
@@ -128,6 +132,24 @@ func (f installFlags) readSite(here install.Installation) ([]byte, *site.Site, e
 	}
 	_, s, err := readSiteFile(install.SiteFile)
 	return nil, s, err
+}
+
+// siteKeys are the keys that must have signed the image: those of the site that was named, and of the one that is
+// installed, to which its owner may have added some since.
+func siteKeys(here install.Installation, s *site.Site) (signature.Keys, error) {
+	keys := signature.NewKeys(s.Updates.Keys)
+	if _, err := here.Receipt(); errors.Is(err, install.ErrNone) {
+		return keys, nil
+	}
+	path := filepath.Join(here.Prefix, install.SiteFile)
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return keys, nil // it was not copied yet
+	}
+	_, installed, err := readSiteFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return append(keys, signature.NewKeys(installed.Updates.Keys)...), nil
 }
 
 // awaitUpdate returns when it is decided whether the new version stays.

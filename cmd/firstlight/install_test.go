@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/image/install"
 )
 
 // TestInstallChecksWhatItIsGiven before it looks at the machine.
@@ -62,4 +65,26 @@ func TestInstallReadsWhatItHasChecked(t *testing.T) {
 	_, _, err = command(t, "", "install", "--site", site, "--image", image, "--trust", key+".pub")
 	require.NoError(t, <-swapped)
 	require.ErrorContains(t, err, "no GUID partition table", "of what was signed, and not of what took its place")
+}
+
+// TestKeysOfTheInstalledSiteHold for an update whose command names the site as it was before they were added.
+func TestKeysOfTheInstalledSiteHold(t *testing.T) {
+	const key = "RWSf+4uvS6xCQpm5uhrXnmkKUAfIONzqFrACRAZF8p0LdGbRsMj1ToOO"
+	here := install.Installation{Prefix: t.TempDir()}
+	installed := filepath.Join(here.Prefix, install.SiteFile)
+	require.NoError(t, os.MkdirAll(filepath.Dir(installed), 0o700))
+	require.NoError(t, os.WriteFile(installed, []byte("updates: {keys: ["+key+"]}\n"), 0o600))
+	named := &site.Site{}
+	keys, err := siteKeys(here, named)
+	require.NoError(t, err)
+	assert.Empty(t, keys, "the data of one that was uninstalled")
+
+	receipt := filepath.Join(here.Prefix, install.Dir, "install.json")
+	require.NoError(t, os.WriteFile(receipt, []byte(`{"complete": true}`), 0o600))
+	keys, err = siteKeys(here, named)
+	require.NoError(t, err)
+	assert.Len(t, keys, 1)
+	require.NoError(t, os.WriteFile(installed, []byte("updats: {}\n"), 0o600))
+	_, err = siteKeys(here, named)
+	assert.ErrorContains(t, err, "1 problem, nothing is changed", "nobody knows what it wants")
 }
