@@ -40,12 +40,8 @@ func (n lentNIC) isAt(l netlink.Link) bool {
 // lend moves the interfaces into the network of a process, and writes down how they were in dir. One that this machine
 // has begun to use since it was installed is not taken: the machine may be reached by it.
 func lend(dir string, nics []NIC, pid int) error {
-	links, err := readLinks()
-	if err != nil {
+	if err := checkUse(nics); err != nil {
 		return err
-	}
-	if why := useRefusals(links, nics); why != "" {
-		return &inUseError{why}
 	}
 
 	var lent []lentNIC
@@ -93,6 +89,18 @@ type inUseError struct{ why string }
 
 func (e *inUseError) Error() string {
 	return "this machine uses an interface that is the appliance's, which does not start: " + e.why
+}
+
+// checkUse refuses interfaces that this machine uses itself.
+func checkUse(nics []NIC) error {
+	links, err := readLinks()
+	if err != nil {
+		return err
+	}
+	if why := useRefusals(links, nics); why != "" {
+		return &inUseError{why}
+	}
+	return nil
 }
 
 // useRefusals says which of the interfaces this machine uses itself, and how; "" if it uses none.

@@ -82,6 +82,9 @@ func superviseOnce(
 	console string,
 	log *slog.Logger,
 ) (again bool, err error) {
+	if err := checkUse(r.NICs); err != nil { // before a trial begins: it is not the new root's fault
+		return false, err
+	}
 	here := Installation{}
 	isTrial, err := here.prepareStart()
 	if err != nil {
