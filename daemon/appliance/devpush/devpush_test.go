@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func TestPodsAreReplacedWhenAllAreOthersAndReady(t *testing.T) {
 		{[]pod{{"bpa-2", "b", false}}, "pod bpa-2 is not ready"},
 		{[]pod{{"bpa-2", "b", true}}, ""},
 	} {
-		err := areReplaced(old, c.now)
+		err := areReplaced(append(old, pod{"bpa-0", "was ending", false}), c.now)
 		if c.says == "" {
 			assert.NoError(t, err)
 			continue
@@ -169,23 +170,44 @@ func TestTwoFilesAreNotOneOrder(t *testing.T) {
 // TestAUnitThatDoesNotRunIsNotStarted, and one that comes back with another program is an error.
 func TestAUnitThatDoesNotRunIsNotStarted(t *testing.T) {
 	var ran []string
-	active := errors.New("inactive")
+	state := "inactive\n"
 	a := Appliance{
 		Patience: 10 * interval,
 		Run: func(_ context.Context, program string, args ...string) (string, error) {
 			ran = append(ran, program+" "+strings.Join(args, " "))
-			if args[0] == "is-active" {
-				return "", active
+			if slices.Contains(args, "ActiveState") {
+				return state, nil
 			}
 			return "1\n", nil
 		},
 	}
 	p := devpush.Program{Unit: "one.service"}
 	require.NoError(t, a.restart(t.Context(), []devpush.Program{p}, "/nonsense"))
-	assert.Equal(t, []string{"systemctl is-active --quiet one.service"}, ran)
+	assert.Equal(t, []string{"systemctl show --value --property ActiveState one.service"}, ran)
 
-	active = nil
-	err := a.restart(t.Context(), []devpush.Program{p}, "/nonsense")
-	assert.ErrorContains(t, err, "one.service does not run again: no process of it has this program")
-	assert.Contains(t, ran, "systemctl restart --no-block one.service")
+	for _, state = range []string{"active\n", "activating\n"} {
+		ran = nil
+		err := a.restart(t.Context(), []devpush.Program{p}, "/nonsense")
+		assert.ErrorContains(t, err, "one.service does not run again: no process of it has this program")
+		assert.Contains(t, ran, "systemctl restart --no-block one.service")
+	}
+}
+
+// TestPushesThatWereKilledAreRemoved: only what is in the record stays, and two do not push at once.
+func TestPushesThatWereKilledAreRemoved(t *testing.T) {
+	a := Appliance{Dir: filepath.Join(t.TempDir(), "pushed")}
+	unlock, err := a.lock()
+	require.NoError(t, err)
+	_, err = a.lock()
+	assert.ErrorContains(t, err, "somebody else pushes", "there is no tmpfs yet")
+	unlock()
+
+	kept, killed := filepath.Join(a.Dir, "firstlightd-1"), filepath.Join(a.Dir, "firstlightd-2")
+	require.NoError(t, os.MkdirAll(kept, 0o755))
+	require.NoError(t, os.MkdirAll(killed, 0o755))
+	require.NoError(t, a.write(nil))
+	require.NoError(t, a.sweep([]Push{{Folder: kept}}))
+	assert.DirExists(t, kept)
+	assert.NoDirExists(t, killed)
+	assert.FileExists(t, filepath.Join(a.Dir, recordName))
 }

@@ -41,17 +41,20 @@ func (a Appliance) Put(ctx context.Context, o Order, file io.Reader) (Push, erro
 	if err != nil {
 		return Push{}, fmt.Errorf("find %s on the root: %w", o.Programs[0], err)
 	}
-	if err := a.makeDir(); err != nil {
-		return Push{}, err
-	}
 	unlock, err := a.lock()
 	if err != nil {
 		return Push{}, err
 	}
 	defer unlock()
+	if err := a.makeDir(); err != nil {
+		return Push{}, err
+	}
 
 	all, err := a.List()
 	if err != nil {
+		return Push{}, err
+	}
+	if err := a.sweep(all); err != nil {
 		return Push{}, err
 	}
 	p := Push{
@@ -78,7 +81,7 @@ func (a Appliance) Put(ctx context.Context, o Order, file io.Reader) (Push, erro
 		}
 	}
 	if err := a.replace(all, before, p); err != nil {
-		return Push{}, err
+		return Push{}, err // the next push removes the file
 	}
 	err = a.restart(ctx, find(p.Programs), p.File())
 	if before >= 0 {
@@ -148,9 +151,12 @@ func (a Appliance) makeDir() error {
 	return nil
 }
 
-// lock keeps others from pushing.
+// lock keeps others from pushing. What is locked is the folder of Dir: the first two would mount a tmpfs each.
 func (a Appliance) lock() (unlock func(), err error) {
-	dir, err := os.Open(a.Dir)
+	if err := os.MkdirAll(filepath.Dir(a.Dir), 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := os.Open(filepath.Dir(a.Dir))
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +165,22 @@ func (a Appliance) lock() (unlock func(), err error) {
 		return nil, errors.New("somebody else pushes a program into this appliance at this moment; try again")
 	}
 	return func() { _ = dir.Close() }, nil
+}
+
+// sweep removes the folders of pushes that were killed, which would fill the tmpfs. What runs a file of one still has it.
+func (a Appliance) sweep(all []Push) error {
+	entries, err := os.ReadDir(a.Dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		folder := filepath.Join(a.Dir, e.Name())
+		if e.IsDir() && !slices.ContainsFunc(all, func(p Push) bool { return p.Folder == folder }) {
+			errs = append(errs, os.RemoveAll(folder))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // receive writes the program to a folder of its own in Dir, at the path that it has in its layer.

@@ -57,14 +57,19 @@ func await(ctx context.Context, what string, ask func() (last error)) error {
 const daemonUnit = "firstlightd.service"
 
 func (a Appliance) restartUnit(ctx context.Context, unit, file string) error {
-	if _, err := a.Run(ctx, "systemctl", "is-active", "--quiet", unit); err != nil {
+	state, err := a.Run(ctx, "systemctl", "show", "--value", "--property", "ActiveState", unit)
+	if err != nil {
+		return fmt.Errorf("look for %s: %w: %s", unit, err, strings.TrimSpace(state))
+	}
+	// One that is being started runs, too: a daemon that does not get that far is why another one is pushed.
+	if state = strings.TrimSpace(state); state == "inactive" || state == "failed" {
 		a.report("%s does not run; it will with this program when it is started", unit)
 		return nil
 	}
 
 	a.report("restart %s", unit)
 	since := time.Now()
-	// It is not waited for: the daemon has started, as systemd sees it, when the appliance is ready.
+	// It is not waited for: what comes below says more than systemd does.
 	if out, err := a.Run(ctx, "systemctl", "restart", "--no-block", unit); err != nil {
 		return fmt.Errorf("restart %s: %w: %s", unit, err, strings.TrimSpace(out))
 	}
@@ -116,7 +121,7 @@ func areReplaced(before, now []pod) error {
 	if k := slices.IndexFunc(now, isOld); k >= 0 {
 		return fmt.Errorf("pod %s has not ended", now[k].name)
 	}
-	if len(now) < len(before) {
+	if len(now) == 0 { // one of before may have been ending already
 		return errors.New("its pod is not there yet")
 	}
 	if k := slices.IndexFunc(now, func(p pod) bool { return !p.ready }); k >= 0 {
@@ -147,7 +152,7 @@ func (a Appliance) restartPods(ctx context.Context, p devpush.Pods) error {
 
 	for _, one := range before {
 		a.report("replace pod %s in namespace %s", one.name, p.Namespace)
-		out, err := a.Run(ctx, "kubectl", "delete", "pod", "--wait=false", "--namespace", p.Namespace, one.name)
+		out, err := a.Run(ctx, "kubectl", "delete", "pod", "--wait=false", "--ignore-not-found", "--namespace", p.Namespace, one.name)
 		if err != nil {
 			return fmt.Errorf("delete pod %s: %w: %s", one.name, err, strings.TrimSpace(out))
 		}
