@@ -28,7 +28,7 @@ import (
 )
 
 // pushPatience is how long what was restarted may take to run again.
-const pushPatience = 3 * time.Minute
+const pushPatience = 10 * time.Minute
 
 func newPushCommand() *cobra.Command {
 	var o devpush.Order
@@ -91,9 +91,12 @@ func push(cmd *cobra.Command, a devpush.Appliance, o devpush.Order, force bool) 
 			"log; nothing is changed", strings.Join(o.Programs, ", "), why)
 	}
 
+	if why != "" { // before it is done: whoever hangs up ends this command
+		auditPush(received, o, why, http.StatusAccepted, nil)
+	}
 	p, err := a.Put(cmd.Context(), o, cmd.InOrStdin())
-	if why != "" {
-		auditPush(received, o, why, err)
+	if why != "" && err != nil {
+		auditPush(received, o, why, http.StatusInternalServerError, err)
 	}
 	if err != nil {
 		return err
@@ -142,11 +145,11 @@ func readPushPolicy() (p devpush.Policy) {
 	return p
 }
 
-// auditPush writes down who had a program run that the owner would have refused.
-func auditPush(received time.Time, o devpush.Order, why string, err error) {
-	code, reason := http.StatusOK, fmt.Sprintf("unsigned, %s of %s: %s", o.Revision, o.SHA256, why)
+// auditPush writes down who has a program run that the owner would have refused. code is of HTTP.
+func auditPush(received time.Time, o devpush.Order, why string, code int, err error) {
+	reason := fmt.Sprintf("unsigned, %s of %s: %s", o.Revision, o.SHA256, why)
 	if err != nil {
-		code, reason = http.StatusInternalServerError, reason+"; "+err.Error()
+		reason += "; " + err.Error()
 	}
 	audit.NewLog(audit.UpdateFile, slog.New(slog.NewTextHandler(os.Stderr, nil))).Add(audit.Request{
 		Received: received,
