@@ -100,7 +100,7 @@ func (u user) document() (d status.Document) {
 			"json").Output()
 		require.NoError(c, err)
 		require.NoError(c, json.Unmarshal(out, &d))
-	}, time.Minute, time.Second)
+	}, 10*time.Minute, time.Second)
 	return d
 }
 
@@ -119,19 +119,23 @@ func (u user) runs(process string, isSo func(digest string) bool) {
 		out, err := u.run("shell", "sh", "-c", "sha256sum /proc/$(pgrep --full '"+process+"')/exe")
 		digest, _, _ := strings.Cut(out, " ")
 		return err == nil && len(digest) == 64 && isSo(digest)
-	}, 3*time.Minute, time.Second, process)
+	}, 10*time.Minute, time.Second, process)
 }
 
-// podOf is the UID of the only pod in a namespace whose name begins so.
-func (u user) podOf(namespace, name string) string {
+// podOf is the UID of the only pod in a namespace whose name begins so. While the daemon replaces it, there is none or
+// more than one.
+func (u user) podOf(namespace, name string) (uid string) {
 	u.t.Helper()
-	var found []string
-	for line := range strings.Lines(u.must("kubectl", "get", "pods", "--namespace", namespace, "--no-headers", "--output",
-		"custom-columns=N:.metadata.name,U:.metadata.uid")) {
-		if fields := strings.Fields(line); len(fields) == 2 && strings.HasPrefix(fields[0], name) {
-			found = append(found, fields[1])
+	require.Eventually(u.t, func() bool {
+		out, err := u.run("kubectl", "get", "pods", "--namespace", namespace, "--no-headers", "--output",
+			"custom-columns=N:.metadata.name,U:.metadata.uid")
+		found := 0
+		for line := range strings.Lines(out) {
+			if fields := strings.Fields(line); len(fields) == 2 && strings.HasPrefix(fields[0], name) {
+				found, uid = found+1, fields[1]
+			}
 		}
-	}
-	require.Len(u.t, found, 1)
-	return found[0]
+		return err == nil && found == 1
+	}, 10*time.Minute, time.Second, name)
+	return uid
 }
