@@ -180,7 +180,7 @@ func (s *supervisor) status() Status {
 		st.Over, st.Failed, st.Dead, st.Text = true, true, true, fmt.Sprintf("%s: %s", Appliance, err)
 	}
 
-	if why := s.watch.systemFailure(); why != "" {
+	if why := s.watch.systemFailure(); why != "" && s.doc == nil { // it may have been installed by hand since
 		st.Over, st.Failed, st.Dead, st.Text = true, true, true, why
 	}
 
