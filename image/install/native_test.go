@@ -138,7 +138,7 @@ func (m *machine) leavesInterfacesInUse() {
 	assert.Error(m.t, err)
 	require.EventuallyWithT(m.t, func(c *assert.CollectT) {
 		assert.Contains(c, m.must("systemctl", "show", "--property", "StatusText", "firstlight.service"), "ens3 has 192.0.2.9/24")
-	}, time.Minute, 100*time.Millisecond)
+	}, 10*time.Minute, 100*time.Millisecond)
 	assert.Contains(m.t, m.must("ip", "-brief", "address", "show", "dev", "ens3"), "192.0.2.9/24", "it was taken")
 	m.must("ip", "address", "del", "192.0.2.9/24", "dev", "ens3")
 }
@@ -170,7 +170,7 @@ func TestTheUnitHasItsOwnGroups(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		out, err := m.run("/mnt/firstlight", "installed", "status")
 		require.NoError(c, err, out)
-	}, 2*time.Minute, 100*time.Millisecond)
+	}, 10*time.Minute, 100*time.Millisecond)
 	assert.Contains(t, m.must("/mnt/firstlight", "installed", "shell", "cat", "/proc/1/cgroup"), "0::/init.scope")
 	assert.NotEmpty(t, m.must("cat", unit+"appliance/init.scope/cgroup.procs"))
 
@@ -180,7 +180,7 @@ func TestTheUnitHasItsOwnGroups(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		out, err := m.run("/mnt/firstlight", "installed", "shell", "systemctl", "is-active", "firstlightd")
 		require.NoError(c, err, out)
-	}, 2*time.Minute, 100*time.Millisecond)
+	}, 10*time.Minute, 100*time.Millisecond)
 	m.mustFirstlight("uninstall")
 	m.isAsBefore(before)
 }
