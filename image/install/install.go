@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -131,7 +132,13 @@ func (i Installation) Lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) { // one that was killed may be ending
+		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || time.Since(begun) > 2*time.Second {
+			break
+		}
+	}
+	if err != nil {
 		dir.Close()
 		return nil, errors.New("another command installs, updates or uninstalls an appliance at this moment; run this one " +
 			"again when that has ended; nothing is changed")
