@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -150,6 +151,11 @@ func (c *phaseTracker) handleSystemLine(line string) {
 	case strings.Contains(line, lineNotInstalled):
 		c.phase = PhaseNotInstalled
 	}
+}
+
+// isBeforeAppliance reports whether a phase is of the machine, and not of the appliance on it.
+func isBeforeAppliance(phase string) bool {
+	return slices.Contains([]string{"", PhaseOff, PhaseFirmware, PhaseSystem, PhaseInstalling, PhaseNotInstalled}, phase)
 }
 
 // systemFailure says why the appliance will not come up by itself; "" if nothing is wrong.

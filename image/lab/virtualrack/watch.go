@@ -53,6 +53,9 @@ func (s *supervisor) updatePhases(now time.Time) {
 		phase := ""
 		if i == 0 {
 			phase, _ = applianceState(c.IsOn(), s.watch.phaseTracker, s.doc)
+			if phase == PhaseStarting && !isBeforeAppliance(s.phases[c.Name].Phase) {
+				continue // it was heard of, and does not answer at the moment
+			}
 		} else {
 			if known := s.phases[c.Name].Phase; s.doc == nil && known != "" && known != PhaseOff {
 				continue // nothing new is known of it
