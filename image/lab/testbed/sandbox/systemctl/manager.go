@@ -150,8 +150,8 @@ func (m *manager) handleCall(args []string) (string, int) {
 		}
 	case "default":
 		each(m.startWanted)
-	case "daemon-reload", "reset-failed":
-		// Files are read at every start, and nothing is remembered of failures.
+	case "daemon-reload", "reset-failed", "set-property":
+		// Files are read at every start, nothing is remembered of failures, and the processor is shared by the machine.
 	case "poweroff", "reboot", "halt":
 		os.Exit(0) // and everything in the sandbox with it
 	default:
