@@ -75,7 +75,8 @@ func (f auditFlags) run(w io.Writer, now time.Time) error {
 }
 
 // isOwnRequest reports whether a part of the appliance asked. What the daemon does for a person is that person's. An entry
-// of an earlier version has the log-in of root, and the daemon is told from root by what the program says of itself.
+// of an earlier version has the log-in of root, and the daemon is told from root by what the program says of itself;
+// commands that root runs call themselves firstlightd-COMMAND.
 func isOwnRequest(e audit.Entry) bool {
 	if account, ok := strings.CutPrefix(e.User, "system:serviceaccount:"); ok {
 		namespace, _, _ := strings.Cut(account, ":")

@@ -51,7 +51,7 @@ func listApplied(cmd *cobra.Command, kubeconfig string) ([]apply.Applied, error)
 		return nil, fmt.Errorf("reach the API: %w", err)
 	}
 
-	config.QPS, config.Burst = 50, 100
+	config.UserAgent, config.QPS, config.Burst = "firstlightd-manifests", 50, 100
 	kinds, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("reach the API: %w", err)

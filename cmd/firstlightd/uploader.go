@@ -76,6 +76,7 @@ func newUploadToken(ctx context.Context, kubeconfig, owner string, validity time
 	if err != nil {
 		return "", fmt.Errorf("reach the API: %w", err)
 	}
+	config.UserAgent = "firstlightd-uploader" // the audit log has it, unlike what the daemon does
 	scheme, err := metal3.Scheme()
 	if err != nil {
 		return "", err
