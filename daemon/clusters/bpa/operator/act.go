@@ -58,6 +58,9 @@ func (r *Provisionings) act(ctx context.Context, w *clusterState, d *decision) e
 			return err
 		}
 
+		if err := r.markEmptied(ctx, w); err != nil {
+			return err
+		}
 		done := w.run.CompletedRecord(w.cr.Namespace+"/"+w.cr.Name, string(w.job.UID), w.record)
 		if err := w.dir.write(contract.FileInstalled, done.Encode(), 0o644); err != nil {
 			return err
@@ -78,9 +81,15 @@ func (r *Provisionings) act(ctx context.Context, w *clusterState, d *decision) e
 	return nil
 }
 
-// claim writes the claim on a host, if the host is still as it was looked at.
+// claim writes the claim on a host, if the host is still as it was looked at. With another system in a member's place
+// it writes that no run has seen it, which tells it from a host that was restored.
 func (r *Provisionings) claim(ctx context.Context, w *clusterState, m kud.Node) error {
-	return r.patchHost(ctx, w, m.Host, func(b *host) { b.Spec.ConsumerRef = consumerRef(w.cr, m.Label) })
+	return r.patchHost(ctx, w, m.Host, func(b *host) {
+		b.Spec.ConsumerRef = consumerRef(w.cr, m.Label)
+		if w.isAnotherSystem(m) && b.Annotations[label.Installed] == "" {
+			metav1.SetMetaDataAnnotation(&b.ObjectMeta, label.Installed, w.cluster+"@")
+		}
+	})
 }
 
 // patchHost changes a host, if nobody has since it was read: the API server refuses the
@@ -152,14 +161,10 @@ func (r *Provisionings) start(ctx context.Context, w *clusterState, d *decision)
 	d.run.Clear = w.leftovers(d.run.Members)
 	for _, m := range d.run.Members {
 		b := w.host(m)
-		if b == nil || previousCluster(b) == w.cluster {
-			continue
+		if b == nil || previousCluster(b) == w.cluster || slices.Contains(w.emptied, m.Label) {
+			continue // an emptied one is none of the cluster until a run has ended well
 		}
-
-		err := r.patchHost(ctx, w, m.Host, func(b *host) {
-			metav1.SetMetaDataAnnotation(&b.ObjectMeta, label.Installed, w.cluster+"@"+installedAt(b))
-		})
-		if err != nil {
+		if err := r.markInstalled(ctx, w, m); err != nil {
 			return err
 		}
 	}
@@ -260,6 +265,9 @@ func (r *Provisionings) publishResults(ctx context.Context, w *clusterState) err
 		return err
 	}
 	if err := r.clearLeftoverMark(ctx, w); err != nil {
+		return err
+	}
+	if err := r.markRestored(ctx, w); err != nil {
 		return err
 	}
 

@@ -79,8 +79,18 @@ func testWorkerReinstalled(t *testing.T, r *fixture) {
 	r.changeHost(master, provisionedAt(11))
 	p = r.settle("edge")
 	require.Equal(t, v1alpha1.PhaseReady, p.Status.Phase, "no run is begun for a control plane")
-	assert.Contains(t, p.Status.Warnings, "the host of control plane "+before.Status.Nodes[0].Name+" has another system than the one "+
-		"that was part of the cluster, and the cluster counts on its etcd still; see docs/clusters.md, \"Later\"")
+	emptied := "the host of control plane " + before.Status.Nodes[0].Name + " has another system than the one that " +
+		"was part of the cluster, and the cluster counts on its etcd still; see docs/clusters.md, \"Later\""
+	assert.Contains(t, p.Status.Warnings, emptied)
+
+	r.changeHost(n, provisionedAt(12))
+	require.Equal(t, v1alpha1.PhaseChanging, r.settle("edge").Status.Phase)
+	r.end("edge", 1, "the control plane was on this node and is gone")
+	assert.Contains(t, r.settle("edge").Status.Warnings, emptied, "a run of others takes the warning away")
+	r.now = r.now.Add(time.Hour)
+	r.settle("edge")
+	r.end("edge", 0, "")
+	assert.NotContains(t, r.settle("edge").Status.Warnings, emptied, "its installer made it part of the cluster again")
 }
 
 func testWorkerAddedAndRemoved(t *testing.T, r *fixture) {
@@ -403,15 +413,18 @@ func testRenamed(t *testing.T, r *fixture) {
 
 // testEtcdLost: everything of the API is gone but the hosts, which were restored without
 // their annotations; a Provisioning that is created again finds its cluster in service.
+// testEtcdLost: hosts are restored with spec and status and no annotation. What they were installed with is there still.
 func testEtcdLost(t *testing.T, r *fixture) {
-	r.host(1)
-	r.host(2)
+	at := metav1.NewTime(time.Date(2026, 11, 29, 8, 0, 0, 0, time.UTC))
+	provisioned := func(b *host) { b.Status.OperationHistory.Provision.End = at }
+	r.host(1, provisioned)
+	r.host(2, provisioned)
 	r.host(3)
 	r.installed("edge", edge)
 	ref1, ref2 := r.bmh(1).Spec.ConsumerRef, r.bmh(2).Spec.ConsumerRef
 	r.sweep()
-	r.host(1, func(b *host) { b.Spec.ConsumerRef = ref1 })
-	r.host(2, func(b *host) { b.Spec.ConsumerRef = ref2 })
+	r.host(1, provisioned, func(b *host) { b.Spec.ConsumerRef = ref1 })
+	r.host(2, provisioned, func(b *host) { b.Spec.ConsumerRef = ref2 })
 	r.host(3)
 	r.apply(provisioning("edge", edge))
 	p := r.settle("edge")
@@ -421,6 +434,11 @@ func testEtcdLost(t *testing.T, r *fixture) {
 	assert.Empty(t, jobs.Items, "the installer ran over a cluster in service")
 	assert.Equal(t, map[string]string{"MASTER_m": addr(1), "WORKER_w": addr(2)}, r.configMap("edge"))
 	assert.Equal(t, "edge-kubeconfig", p.Status.Kubeconfig)
+	assert.Empty(t, p.Status.Warnings)
+
+	at = metav1.NewTime(at.Add(time.Hour))
+	r.changeHost(2, provisioned)
+	assert.Equal(t, v1alpha1.PhaseChanging, r.settle("edge").Status.Phase, "it has another system than the one that was restored")
 }
 
 func testObjectsDeletedByHand(t *testing.T, r *fixture) {
