@@ -32,11 +32,11 @@ func newDraft(text, current []byte) (draft, error) {
 	}
 
 	full := site.Unmask(text, current)
-	to, problems := site.Load(SiteName, full)
+	to, problems := site.LoadAfter(SiteName, full, current)
 	if len(problems) > 0 {
 		return draft{}, errors.New(problems.String())
 	}
-	from, problems := site.Load(SiteName, current)
+	from, _, problems := site.Accept(SiteName, current)
 	if len(problems) > 0 {
 		return draft{}, fmt.Errorf("the document on the appliance has mistakes: %s", problems.String())
 	}
