@@ -1,6 +1,7 @@
 package install
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,10 +11,13 @@ import (
 	"strings"
 )
 
-// modules are those of the kernel that the appliance cannot ask for itself, and may be part of the kernel: the site may
-// name bonds and VLANs, and the rest is what Kubernetes needs.
+// rootModules are those by which the appliance's root is mounted.
+var rootModules = []string{"overlay", "squashfs", "loop"}
+
+// modules are the others of the kernel that the appliance cannot ask for itself, and may be part of the kernel: the site
+// may name bonds and VLANs, and the rest is what Kubernetes needs.
 var modules = []string{
-	"overlay", "squashfs", "loop", "bridge", "nf_conntrack", "nf_tables", "veth", "8021q", "bonding", "tun", "fuse",
+	"bridge", "nf_conntrack", "nf_tables", "veth", "8021q", "bonding", "tun", "fuse",
 	bridgeFilter,
 }
 
@@ -48,7 +52,17 @@ func loadModules(bridge string, run func(words ...string)) error {
 	return nil
 }
 
-func runQuietly(words ...string) { _ = exec.Command(words[0], words[1:]...).Run() }
+// loadRootModules has the kernel load what the appliance's root is mounted by.
+func loadRootModules(run func(words ...string)) {
+	for _, name := range rootModules {
+		run("modprobe", "--quiet", name)
+	}
+}
+
+// runUntil runs programs, which may fail, until ctx ends.
+func runUntil(ctx context.Context) func(words ...string) {
+	return func(words ...string) { _ = exec.CommandContext(ctx, words[0], words[1:]...).Run() }
+}
 
 // limits are parameters of the kernel, below /proc/sys, by the least value that the appliance needs. They count what one
 // user has, here root of the machine and of the appliance together: containerd alone watches each container by an

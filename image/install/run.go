@@ -51,9 +51,7 @@ func supervise(ctx context.Context, first []string, log *slog.Logger) error {
 		return err
 	}
 
-	if err := loadModules(bridgeSysctls, runQuietly); err != nil {
-		return err
-	}
+	loadRootModules(runUntil(ctx))
 	if err := raiseLimits("/proc/sys"); err != nil {
 		log.Warn("limits of the kernel are not raised; the appliance may lack some", "error", err)
 	}
@@ -98,7 +96,16 @@ func superviseOnce(
 		Console: console,
 		Cgroup:  cgroupName(),
 		Kind:    "firstlight",
-	}, filepath.Join(Dir, planName), first, func(pid int) error { return lend(runDir, r.NICs, pid) })
+	}, filepath.Join(Dir, planName), first, func(pid int) error {
+		if err := lend(runDir, r.NICs, pid); err != nil {
+			return err
+		}
+		// The machine's own network waits for no more than that: what udev loads at the same time may take minutes.
+		if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
+			log.Warn("systemd was not told that the appliance has its interfaces", "error", err)
+		}
+		return loadModules(bridgeSysctls, runUntil(ctx))
+	})
 	var inUse *inUseError
 	if err != nil && isTrial && !errors.As(err, &inUse) {
 		return true, errors.Join(here.endTrial("it does not start: "+err.Error()), giveAllBack())
@@ -109,9 +116,6 @@ func superviseOnce(
 	if err := writeJSON(filepath.Join(runDir, runningFile), appliance.ID); err != nil {
 		appliance.Kill()
 		return false, err
-	}
-	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
-		log.Warn("systemd was not told that the appliance runs", "error", err)
 	}
 
 	failure := ""
