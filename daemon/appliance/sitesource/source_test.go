@@ -199,7 +199,7 @@ func (m *machine) text() string {
 }
 
 func (m *machine) site() *site.Site {
-	s, problems := site.Load("site.yaml", []byte(m.text()))
+	s, _, problems := site.Accept("site.yaml", []byte(m.text()))
 	require.Empty(m.t, problems)
 	return s
 }
