@@ -3,8 +3,6 @@ package sitesource
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -59,18 +57,14 @@ func (b Bucket) client() (*minio.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read endpoint of the bucket: %w", err)
 	}
-	transport := &http.Transport{}
-	if b.CA != "" {
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM([]byte(b.CA)) {
-			return nil, errors.New("the authority of the bucket holds no certificate")
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+	config, err := newTLS(b.CA)
+	if err != nil {
+		return nil, err
 	}
 	return minio.New(u.Host, &minio.Options{
 		Creds:        credentials.NewStaticV4(b.AccessKey, b.SecretKey, ""),
 		Secure:       u.Scheme == "https",
-		Transport:    transport,
+		Transport:    &http.Transport{TLSClientConfig: config},
 		Region:       b.Region,
 		BucketLookup: minio.BucketLookupPath,
 		MaxRetries:   1,

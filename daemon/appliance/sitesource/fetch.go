@@ -2,6 +2,8 @@ package sitesource
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"path"
@@ -61,6 +63,18 @@ func Fetch(ctx context.Context, r Request) (Answer, error) {
 		return fetchBucket(ctx, *r.Bucket, r)
 	}
 	return Answer{}, errors.New("no source is named")
+}
+
+// newTLS trusts the authorities ca, PEM, and no others; "": the public ones.
+func newTLS(ca string) (*tls.Config, error) {
+	if ca == "" {
+		return &tls.Config{}, nil
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(ca)) {
+		return nil, errors.New("the authority of the source holds no certificate")
+	}
+	return &tls.Config{RootCAs: pool}, nil
 }
 
 // files collects what is read of a source.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	gitclient "github.com/go-git/go-git/v5/plumbing/transport/client"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"github.com/go-git/go-git/v5/storage/memory"
 )
 
@@ -26,7 +29,10 @@ func fetchGit(ctx context.Context, g Git, r Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("read address of the repository: %w", err)
 	}
-	auth := &fluxgit.AuthOptions{Transport: fluxgit.TransportType(u.Scheme), Host: u.Host, CAFile: []byte(g.CA)}
+	if err := useTLS(g.CA); err != nil {
+		return Answer{}, err
+	}
+	auth := &fluxgit.AuthOptions{Transport: fluxgit.TransportType(u.Scheme), Host: u.Host}
 	if g.Password != "" {
 		auth.Username, auth.Password = g.Username, g.Password
 	}
@@ -67,6 +73,25 @@ func fetchGit(ctx context.Context, g Git, r Request) (Answer, error) {
 	}
 	answer.Files, answer.Refusal, err = readTree(head, r.Path)
 	return answer, err
+}
+
+// useTLS has all repositories with https prove who they are as newTLS says; go-git would trust the public authorities
+// besides those of a CAFile. No redirect leads to where a password is sent in the clear.
+func useTLS(ca string) error {
+	config, err := newTLS(ca)
+	if err != nil {
+		return err
+	}
+	gitclient.InstallProtocol("https", githttp.NewClient(&http.Client{
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true},
+		CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+			if r.URL.Scheme != "https" {
+				return fmt.Errorf("the server redirects to %s, without TLS", r.URL.Redacted())
+			}
+			return nil
+		},
+	}))
+	return nil
 }
 
 // verifyCommit is nil if one of the keys has signed a commit, or none is given.

@@ -1,10 +1,20 @@
 package sitesource
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/status"
 )
@@ -23,4 +33,38 @@ func TestADocumentInUseIsFollowedThoughANewOneMayNotHaveWhatItHas(t *testing.T) 
 	r.push("a new one of those")
 	assert.Contains(t, m.look(), `nodes[1].os.image: "y.iso" is started from a drive`)
 	assert.Equal(t, status.SourceRefused, m.Status().State)
+}
+
+// TestAnAuthorityIsInPlaceOfThePublicOnes: whom one of those certifies for the host's name is not the repository's server.
+func TestAnAuthorityIsInPlaceOfThePublicOnes(t *testing.T) {
+	r := newGitServer(t)
+	public := filepath.Join(t.TempDir(), "public.pem")
+	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(public)), 0o755), "nobody reads it")
+	require.NoError(t, os.WriteFile(public, []byte(r.ca), 0o644))
+	t.Setenv("SSL_CERT_FILE", public)
+	q := Request{Git: &Git{URL: r.url, Branch: "main", Username: "git", Password: "first token"}}
+	r.write("site.yaml", "name: rack-a\n")
+	r.push("a site")
+	_, err := fetchInAProcess(t.Context(), q)
+	require.NoError(t, err)
+
+	q.Git.CA = newAuthority(t)
+	_, err = fetchInAProcess(t.Context(), q)
+	require.ErrorContains(t, err, "certificate signed by unknown authority")
+	q.Git.CA = r.ca
+	_, err = fetchInAProcess(t.Context(), q)
+	require.NoError(t, err)
+}
+
+// newAuthority is the certificate of another authority than that of test servers.
+func newAuthority(t *testing.T) string {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "owner"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	require.NoError(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
