@@ -1,6 +1,7 @@
 package sitesource
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +35,23 @@ func TestADocumentInUseIsFollowedThoughANewOneMayNotHaveWhatItHas(t *testing.T) 
 	r.push("a new one of those")
 	assert.Contains(t, m.look(), `nodes[1].os.image: "y.iso" is started from a drive`)
 	assert.Equal(t, status.SourceRefused, m.Status().State)
+}
+
+// TestWhatASourceWritesMovesNoCursor of the screen on which the reason is read.
+func TestWhatASourceWritesMovesNoCursor(t *testing.T) {
+	r := newGitServer(t)
+	m := newMachine(t, r.document("rack-a", "first token", ""))
+	r.write("sites/rack-a/site.yaml", r.document("rack-a", "[redacted]", `nodes: [{name: "\e[2J\u009b2J", os: {password: x}}]`))
+	r.push("a name that clears a screen")
+	said := m.look()
+	assert.Contains(t, said, "has a secret in the clear at /nodes/[")
+	assert.NotContains(t, said, "\x1b")
+	assert.NotContains(t, said, "\u009b")
+
+	m.Fetch = func(context.Context, Request) (Answer, error) {
+		return Answer{Revision: "main@sha1:0", Refusal: strings.Repeat("x", 1<<20)}, nil
+	}
+	assert.Less(t, len(m.look()), 2*longestReason)
 }
 
 // TestAnAuthorityIsInPlaceOfThePublicOnes: whom one of those certifies for the host's name is not the repository's server.

@@ -3,8 +3,12 @@ package sitesource
 import (
 	"bytes"
 	"context"
+	"errors"
 	"reflect"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"firstlight.dev/firstlight/assets/excerpt"
 	"firstlight.dev/firstlight/assets/site"
@@ -33,7 +37,7 @@ func (f *Follower) step(ctx context.Context, follow *site.Follow) error {
 	case err != nil:
 		next = r.after(outcome{lost: reason(err)}, f.Now())
 	case answer.Refusal != "":
-		next = r.after(outcome{offered: answer.Revision, refusal: answer.Refusal}, f.Now())
+		next = r.after(outcome{offered: answer.Revision, refusal: reason(errors.New(answer.Refusal))}, f.Now())
 	default:
 		if next, err = f.apply(ctx, r, answer, source); err != nil {
 			return err
@@ -124,7 +128,20 @@ func (f *Follower) applySite(r record, a Answer, current []byte) (record, error)
 	return r, nil
 }
 
-func reason(err error) string { return excerpt.Start(err.Error(), longestReason) }
+// reason is an error for people. It may have names and texts of the source, which could move the cursor of a terminal.
+func reason(err error) string {
+	plain := strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		default:
+			return utf8.RuneError
+		}
+	}, err.Error())
+	return excerpt.Start(plain, longestReason)
+}
 
 // report logs what became another thing.
 func (f *Follower) report(was, now record) {
