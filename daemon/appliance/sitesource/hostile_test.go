@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -52,6 +53,43 @@ func TestWhatASourceWritesMovesNoCursor(t *testing.T) {
 		return Answer{Revision: "main@sha1:0", Refusal: strings.Repeat("x", 1<<20)}, nil
 	}
 	assert.Less(t, len(m.look()), 2*longestReason)
+}
+
+// TestARefusedRevisionIsFetchedOnce, however often the source is asked.
+func TestARefusedRevisionIsFetchedOnce(t *testing.T) {
+	r := newGitServer(t)
+	m := newMachine(t, r.document("rack-a", "first token", ""))
+	r.write("sites/rack-a/site.yaml", r.document("rack-a", "[redacted]", ""))
+	good := r.push("as it is")
+	require.Contains(t, m.look(), ": current")
+
+	r.write("sites/rack-a/site.yaml", "name: rack-b\n")
+	bad := r.push("another site")
+	var known []string
+	fetch := m.Fetch
+	m.Fetch = func(ctx context.Context, q Request) (Answer, error) {
+		known = append(known, q.Known)
+		return fetch(ctx, q)
+	}
+	for range 3 {
+		require.Contains(t, m.look(), "name: this appliance is of site rack-a")
+	}
+	assert.Equal(t, []string{"main@sha1:" + good, "main@sha1:" + bad, "main@sha1:" + bad}, known)
+
+	r.git("push", "--quiet", "--force", "origin", good+":main")
+	require.Contains(t, m.look(), ": current")
+	require.Contains(t, m.look(), ": current")
+	assert.Equal(t, "main@sha1:"+good, known[len(known)-1])
+
+	r.git("reset", "--quiet", "--hard", good)
+	r.git("commit", "--quiet", "--amend", "--message", "another history")
+	r.push("on another history")
+	require.Contains(t, m.look(), "history was rewritten")
+	require.NoError(t, Forget(m.Path))
+	m.Fetch = func(context.Context, Request) (Answer, error) { return Answer{}, errors.New("no route to host") }
+	require.Contains(t, m.look(), ": lost")
+	m.Fetch = fetch
+	require.Contains(t, m.look(), ": current", "it was forgotten, though the source was silent then")
 }
 
 // TestAnAuthorityIsInPlaceOfThePublicOnes: whom one of those certifies for the host's name is not the repository's server.

@@ -44,8 +44,11 @@ func (f *Follower) step(ctx context.Context, follow *site.Follow) error {
 		}
 	}
 
-	if f.heldFor.Base = next.Applied; next.isCurrent(next.Applied) {
-		f.held = Answer{}
+	if err == nil { // what is held is the answer of now
+		f.heldFor.Base = next.Applied
+		if next.isCurrent(f.held.Revision) {
+			f.held = Answer{}
+		}
 	}
 	f.report(r, next)
 	if err := next.save(f.Path); err != nil {
