@@ -34,6 +34,10 @@ func fetchBucket(ctx context.Context, b Bucket, r Request) (Answer, error) {
 	var read files
 	for _, o := range objects {
 		err := read.add(strings.TrimPrefix(o.Key, prefix), o.Size, func() ([]byte, error) { return readObject(ctx, client, b.Name, o) })
+		if isRefusal(err) {
+			answer.Refusal = err.Error()
+			return answer, nil
+		}
 		if err != nil {
 			return Answer{}, fmt.Errorf("read %s: %w", o.Key, err)
 		}
@@ -86,10 +90,12 @@ func list(ctx context.Context, c *minio.Client, bucket, prefix string) (all []mi
 		fmt.Fprintf(sum, "%q %q\n", o.Key, o.ETag)
 		all = append(all, o)
 		if len(all) > maxFiles {
-			return nil, Answer{}, fmt.Errorf("bucket %s has more than %d files *.yaml in folder %q", bucket, maxFiles, prefix)
+			a.Refusal = fmt.Sprintf("it has more than %d files *.yaml in folder %q; keep other YAML in another folder", maxFiles, prefix)
+			break
 		}
 	}
-	return all, Answer{Revision: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, nil
+	a.Revision = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	return all, a, nil
 }
 
 func readObject(ctx context.Context, c *minio.Client, bucket string, o minio.ObjectInfo) ([]byte, error) {

@@ -122,6 +122,12 @@ func TestASiteDocumentComesFromABucket(t *testing.T) {
 	assert.Len(t, m.site().Nodes, 2)
 	assert.Empty(t, m.objects)
 
+	s.put("fleet/rack-a/big.yaml", "# "+strings.Repeat("x", maxFileSize))
+	assert.Contains(t, m.look(), "big.yaml: an appliance reads 500 files of a source, each of 1024 KiB at most")
+	assert.Equal(t, "refused", string(m.Status().State), "a person must take it out")
+	require.NoError(t, s.client.RemoveObject(t.Context(), "binary", "fleet/rack-a/big.yaml", minio.RemoveObjectOptions{}))
+	assert.Contains(t, m.look(), ": current")
+
 	s.known = false
 	said := m.look()
 	assert.Contains(t, said, ": lost")

@@ -89,11 +89,11 @@ func isWanted(name string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// add takes one file of a size in bytes, which read returns. The error says which bound it is over.
+// add takes one file of a size in bytes, which read returns. A refusal says which bound it is over.
 func (f *files) add(name string, size int64, read func() ([]byte, error)) error {
 	if f.size += size; size > maxFileSize || f.size > maxSize || len(f.all) == maxFiles {
-		return fmt.Errorf("%s: an appliance reads %d files of a source, each of %d KiB at most, and %d KiB of all; keep other "+
-			"YAML in another folder", name, maxFiles, maxFileSize>>10, maxSize>>10)
+		return refusal{fmt.Errorf("%s: an appliance reads %d files of a source, each of %d KiB at most, and %d KiB of all; keep "+
+			"other YAML in another folder", name, maxFiles, maxFileSize>>10, maxSize>>10)}
 	}
 	text, err := read()
 	if err != nil {
