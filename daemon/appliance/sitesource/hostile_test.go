@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -90,6 +91,28 @@ func TestARefusedRevisionIsFetchedOnce(t *testing.T) {
 	require.Contains(t, m.look(), ": lost")
 	m.Fetch = fetch
 	require.Contains(t, m.look(), ": current", "it was forgotten, though the source was silent then")
+}
+
+// TestWhatWaitsForTheAPIIsTriedSoon, though the source is asked once a day.
+func TestWhatWaitsForTheAPIIsTriedSoon(t *testing.T) {
+	m := newMachine(t, "name: rack-a\nappliance: {follow: {interval: 24h, git: {url: https://git.example/a.git}}}\n")
+	m.Fetch = func(context.Context, Request) (Answer, error) {
+		return Answer{Revision: "main@sha1:1", Files: map[string][]byte{"edge.yaml": []byte(provisioning)}}, nil
+	}
+	m.refuses = errNoAPI
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.Run(ctx, func() bool { return true }) }()
+		synctest.Wait()
+		assert.Equal(t, errNoAPI.Error(), m.Status().Error)
+		m.refuses = nil
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		assert.Equal(t, status.SourceCurrent, m.Status().State)
+		end()
+		assert.NoError(t, <-ended)
+	})
 }
 
 // TestAnAuthorityIsInPlaceOfThePublicOnes: whom one of those certifies for the host's name is not the repository's server.

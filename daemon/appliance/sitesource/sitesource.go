@@ -19,6 +19,9 @@ import (
 // idleInterval is how often it is seen whether the site names a source.
 const idleInterval = 5 * time.Second
 
+// retryInterval is how soon what waits for the API is tried again, however seldom the source is asked.
+const retryInterval = time.Minute
+
 // Follower follows the source that the site names, and does nothing while it names none. All fields are needed.
 type Follower struct {
 	Log   *slog.Logger
@@ -57,6 +60,9 @@ func (f *Follower) Run(ctx context.Context, ready func() bool) error {
 			pause = time.Duration(follow.Interval)
 			if err := f.step(ctx, follow); err != nil && ctx.Err() == nil {
 				return err
+			}
+			if f.Status().State == status.SourceWorking {
+				pause = min(pause, retryInterval)
 			}
 		}
 
