@@ -69,6 +69,7 @@ func (c command) debianDisk(suite, kernel string) string {
 	out, err := exec.CommandContext(c.t.Context(), "../../../scripts/debian-disk", suite, disk, kernel,
 		"--customize-hook=mkdir -p $1/var/lib/cloud/scripts/per-once",
 		"--customize-hook=upload "+list+" /var/lib/cloud/scripts/per-once/list",
+		"--customize-hook=chmod 755 $1/var/lib/cloud/scripts/per-once/list",
 		"--customize-hook=upload "+listing+" /root/list-machine",
 	).CombinedOutput()
 	require.NoError(c.t, err, string(out))
