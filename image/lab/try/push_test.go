@@ -32,20 +32,20 @@ func (u user) takesPrograms() {
 	assert.Equal(u.t, []string{"bpa", "firstlightd"}, now.Pushed[0].Programs)
 	assert.Contains(u.t, now.Notes, now.Pushed[0].Text)
 	assert.Contains(u.t, u.must("shell", "firstlightd", "status"), "Note: This appliance runs bpa, firstlightd of ")
-	pushed := u.digestOf("/usr/bin/firstlightd")
-	assert.NotEqual(u.t, u.digestOf("/run/firstlight/root/firstlight/bin/firstlightd"), pushed)
+	pushed := u.fileOf("/usr/bin/firstlightd")
+	assert.NotEqual(u.t, u.fileOf("/run/firstlight/root/firstlight/bin/firstlightd"), pushed)
 	processes := []string{"[f]irstlightd run", "[f]irstlightd bpa"} // not the shell that asks
 	for _, process := range processes {
-		u.runs(process, func(digest string) bool { return digest == pushed })
+		u.runs(process, func(file string) bool { return file == pushed })
 	}
 
 	u.takesProgramOfImage()
 	out := u.dev("push", "--undo", "--try")
 	assert.Contains(u.t, out, "runs its version's bpa, firstlightd, baremetal-operator again")
 	assert.Empty(u.t, u.document().Pushed)
-	assert.NotEqual(u.t, pushed, u.digestOf("/usr/bin/firstlightd"))
+	assert.NotEqual(u.t, pushed, u.fileOf("/usr/bin/firstlightd"))
 	for _, process := range processes {
-		u.runs(process, func(digest string) bool { return digest != pushed })
+		u.runs(process, func(file string) bool { return file != pushed })
 	}
 	assert.Contains(u.t, u.dev("push", "--undo", "--try"), "Nothing is pushed.")
 }
@@ -112,13 +112,24 @@ func (u user) digestOf(file string) string {
 	return digest
 }
 
-// runs waits until a process runs such a program: when the daemon is another one, it replaces the operator's pod.
-func (u user) runs(process string, isSo func(digest string) bool) {
+// askFile prints what tells a file from another one of the same content: a program compiled from the tree of the image
+// is the image's, byte by byte.
+const askFile = "stat --dereference --format file=%d:%i "
+
+// fileOf is which file of the appliance's a name leads to: its device and inode.
+func (u user) fileOf(name string) string {
+	u.t.Helper()
+	file := u.must("shell", "sh", "-c", askFile+name)
+	require.Regexp(u.t, `^file=\d+:\d+\n$`, file)
+	return file
+}
+
+// runs waits until a process runs such a file: when the daemon is another one, it replaces the operator's pod.
+func (u user) runs(process string, isSo func(file string) bool) {
 	u.t.Helper()
 	require.Eventually(u.t, func() bool {
-		out, err := u.run("shell", "sh", "-c", "sha256sum /proc/$(pgrep --full '"+process+"')/exe")
-		digest, _, _ := strings.Cut(out, " ")
-		return err == nil && len(digest) == 64 && isSo(digest)
+		file, err := u.run("shell", "sh", "-c", askFile+"/proc/$(pgrep --full '"+process+"')/exe")
+		return err == nil && strings.HasPrefix(file, "file=") && isSo(file)
 	}, 10*time.Minute, time.Second, process)
 }
 
