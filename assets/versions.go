@@ -7,5 +7,6 @@ const (
 	EtcdVersion       = "v3.6.16"
 	CoreDNSVersion    = "v1.14.2"
 	PauseVersion      = "3.10.2"
+	ContainerdVersion = "v1.7.35"
 	ClusterAPIVersion = "v1.14.2"
 )

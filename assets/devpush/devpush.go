@@ -33,6 +33,8 @@ func Programs() []Program {
 	return []Program{
 		{Name: "firstlightd", Build: "firstlightd", Path: daemon, Unit: "firstlightd.service",
 			Does: "the daemon; it then replaces the pods of bpa, kpa and artifacts"},
+		{Name: "containerd", Build: "containerd", Path: "/usr/bin/containerd", Unit: "containerd.service",
+			Does: "the container runtime; containers go on"},
 		{Name: "registry", Build: "firstlightd", Path: daemon, Unit: "firstlight-registry.service",
 			Does: "the registry of container images"},
 		{Name: "bpa", Build: "firstlightd", Path: daemon,
@@ -60,6 +62,7 @@ func Elsewhere() map[string]string {
 		"firstlight-node":        ofNodes,
 		"firstlight-addons":      ofNodes,
 		"kubernetes":             "all of the appliance's containers depend on it",
+		"containerd-shim":        "every container that runs has it",
 		"etcd":                   "the appliance's state depends on it",
 		"coredns":                "it is compiled as it comes",
 		"pause":                  "it holds every pod of the appliance",

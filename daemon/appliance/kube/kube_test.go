@@ -270,11 +270,11 @@ func TestVersionsAreTheRecipes(t *testing.T) {
 	recipe, err := os.ReadFile("../../../assets/recipe.yaml")
 	require.NoError(t, err)
 	for _, text := range []string{"version.gitVersion=" + assets.KubernetesVersion, "tags: [" + assets.EtcdVersion + "]", "tags: [" + assets.CoreDNSVersion + "]",
-		`tags: ["` + assets.PauseVersion + `"]`} {
+		`tags: ["` + assets.PauseVersion + `"]`, "containerd/version.Version=" + assets.ContainerdVersion + "]"} {
 		assert.Contains(t, string(recipe), text)
 	}
 	for module, version := range map[string]string{"kubernetes": "k8s.io/kubernetes " + assets.KubernetesVersion, "etcd": "go.etcd.io/etcd/server/v3 " + assets.EtcdVersion,
-		"coredns": "github.com/coredns/coredns " + assets.CoreDNSVersion} {
+		"coredns": "github.com/coredns/coredns " + assets.CoreDNSVersion, "containerd": "github.com/containerd/containerd " + assets.ContainerdVersion} {
 		mod, err := os.ReadFile("../../../assets/build/" + module + "/go.mod")
 		require.NoError(t, err)
 		assert.Contains(t, string(mod), version)

@@ -1,13 +1,17 @@
 // Package kubernetes makes the Debian packages of which a machine becomes a node: kubelet, kubeadm, kubectl and
-// kubernetes-cni, as upstream names them, with containerd's configuration. The programs are those in the image of
-// nodes, on the stick's read-only root: a package is its own few bytes, and the places of those files in it.
+// kubernetes-cni, as upstream names them, and containerd with its configuration. The programs are those in the image of
+// nodes, and containerd the appliance's, on the stick's read-only root: a package is its own few bytes, and the places of
+// those files in it.
 package kubernetes
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
+	"strings"
 
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -27,6 +31,9 @@ func Build(root fs.FS) ([]*packages.Built, error) {
 		return nil, fmt.Errorf("make packages of Kubernetes: %w", err)
 	}
 
+	if from.containerd, err = containerdVersion(root); err != nil {
+		return nil, fmt.Errorf("make packages of Kubernetes: %w", err)
+	}
 	made, err := fs.Stat(root, from.path("usr/bin/kubernetes"))
 	if err != nil {
 		return nil, fmt.Errorf("make packages of Kubernetes: %w", err)
@@ -49,8 +56,11 @@ func Build(root fs.FS) ([]*packages.Built, error) {
 	return all, nil
 }
 
-// nodeLayer is the layer of the image of nodes, unpacked.
-type nodeLayer struct{ digest string }
+// nodeLayer is the layer of the image of nodes, unpacked, and what is beside it.
+type nodeLayer struct {
+	digest     string
+	containerd string // version of the package of that name
+}
 
 // path is where a file of the layer is.
 func (l nodeLayer) path(name string) string {
@@ -78,10 +88,28 @@ func findLayer(root fs.FS) (nodeLayer, error) {
 			return nodeLayer{}, fmt.Errorf("image %s has %d layers, not one", name, len(m.Layers))
 		}
 
-		return nodeLayer{m.Layers[0].Digest.Encoded()}, nil
+		return nodeLayer{digest: m.Layers[0].Digest.Encoded()}, nil
 	}
 
 	return nodeLayer{}, fmt.Errorf("/%s has no image %s", imagesDir, name)
+}
+
+// containerdVersion is that of upstream, and what tells this program from another one of it. Of two packages of one version
+// apt would take neither for the newer one.
+func containerdVersion(root fs.FS) (string, error) {
+	f, err := root.Open(containerdProgram)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+
+	digest := sha256.New()
+	if _, err := io.Copy(digest, f); err != nil {
+		return "", fmt.Errorf("read %s: %w", containerdProgram, err)
+	}
+
+	return fmt.Sprintf("%s-0firstlight%s+%x",
+		strings.TrimPrefix(assets.ContainerdVersion, "v"), assets.Version, digest.Sum(nil)[:6]), nil
 }
 
 func readJSON(root fs.FS, name string, to any) error {

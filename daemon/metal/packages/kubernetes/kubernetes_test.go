@@ -40,6 +40,9 @@ func stick() fstest.MapFS {
 		in + "usr/bin/kubernetes":                     program(strings.Repeat("kubernetes ", 1000)),
 		in + "usr/bin/firstlight-node":                program("firstlight-node"),
 		in + "usr/lib/firstlight/cni/cni":             program("cni"),
+		containerdProgram:                             program(strings.Repeat("containerd ", 1000)),
+		"usr/bin/containerd-shim-runc-v2":             program("shim"),
+		"usr/lib/systemd/system/containerd.service":   {Data: []byte("[Service]\n"), Mode: 0o644, ModTime: made},
 	}
 }
 
@@ -47,16 +50,22 @@ func TestPackagesAreUpstreams(t *testing.T) {
 	all, err := Build(stick())
 	require.NoError(t, err)
 	version := strings.TrimPrefix(assets.KubernetesVersion, "v") + "-0firstlight" + assets.Version + "+77198038ab19"
+	runtime := strings.TrimPrefix(assets.ContainerdVersion, "v") + "-0firstlight" + assets.Version + "+3b5c1c0d3f5d"
 	depends := map[string]string{}
 	for _, b := range all {
-		depends[packages.Field(b.Stanza, "Package")] = packages.Field(b.Stanza, "Depends")
-		assert.Equal(t, version, packages.Field(b.Stanza, "Version"))
+		name, want := packages.Field(b.Stanza, "Package"), version
+		if name == "containerd" {
+			want = runtime
+		}
+		depends[name] = packages.Field(b.Stanza, "Depends")
+		assert.Equal(t, want, packages.Field(b.Stanza, "Version"))
 	}
 	for name, want := range map[string]string{
-		"kubelet":        "firstlight-containerd",
-		"kubeadm":        "kubelet (>= " + version + ")",
-		"kubectl":        "firstlight-kubernetes (>= " + version + ")",
-		"kubernetes-cni": "",
+		"firstlight-containerd": "containerd (>= " + runtime + ")",
+		"kubelet":               "firstlight-containerd",
+		"kubeadm":               "kubelet (>= " + version + ")",
+		"kubectl":               "firstlight-kubernetes (>= " + version + ")",
+		"kubernetes-cni":        "",
 	} {
 		require.Contains(t, depends, name)
 		assert.Contains(t, depends[name], want, name)
@@ -132,6 +141,7 @@ func TestProgramsLieOnTheStickOnce(t *testing.T) {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		assert.NotContains(t, string(text), "kubernetes kubernetes", name)
+		assert.NotContains(t, string(text), "containerd containerd", name)
 		assert.NotContains(t, name, ".part")
 		return nil
 	}))

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"strings"
 	"text/template"
@@ -20,9 +21,13 @@ const (
 	cniProgram = "/usr/lib/firstlight/cni"
 )
 
+// containerdProgram is containerd and ctr, a path from the top of the root.
+const containerdProgram = "usr/bin/containerd"
+
 // debian is one of the packages.
 type debian struct {
 	name, about string
+	version     string // "" for that of Kubernetes
 	depends     []string
 	files       []packages.File
 	texts       map[string]string // path in the package: name of one of files
@@ -35,6 +40,8 @@ type debian struct {
 const (
 	upstream    = "https://github.com/kubernetes/kubernetes"
 	authors     = "The Kubernetes Authors"
+	runtimeFrom = "https://github.com/containerd/containerd"
+	runtimeAuth = "The containerd Authors"
 	pluginsFrom = "https://github.com/containernetworking/plugins"
 	cniAuthors  = "CNI authors"
 	ours        = "the sources of Firstlight"
@@ -101,15 +108,25 @@ func list(from nodeLayer) []debian {
 			holder: cniAuthors,
 		},
 		{
+			name:    "containerd",
+			about:   "container runtime\n The appliance's own, with more patience than Debian's on a busy machine.",
+			version: from.containerd,
+			depends: []string{"runc"},
+			files:   containerd(),
+			scripts: map[string]string{"postinst": "containerd.postinst", "prerm": "containerd.prerm"},
+			from:    runtimeFrom,
+			holder:  runtimeAuth,
+		},
+		{
 			name:    "firstlight-containerd",
 			about:   "containerd's configuration on a node of Kubernetes",
-			depends: []string{"containerd"},
+			depends: []string{"containerd (>= " + from.containerd + ")"},
 			// A file of the installer's in /etc is named 60-firstlight.conf; systemd would read that one alone.
 			texts: map[string]string{
 				"/usr/lib/firstlight/containerd.toml":                             "containerd.toml",
 				"/usr/lib/systemd/system/containerd.service.d/10-kubernetes.conf": "containerd.conf",
 			},
-			scripts: map[string]string{"postinst": "containerd.postinst"},
+			scripts: map[string]string{"postinst": "configuration.postinst"},
 			from:    ours,
 			holder:  ourAuthors,
 		},
@@ -138,17 +155,29 @@ func plugins(from nodeLayer) []packages.File {
 	return all
 }
 
-// build completes a package.
-func (d debian) build(version string, made time.Time) (packages.Build, error) {
+// containerd is the appliance's runtime: its programs and its unit.
+func containerd() []packages.File {
+	const shim, unit = "usr/bin/containerd-shim-runc-v2", "usr/lib/systemd/system/containerd.service"
+	return []packages.File{
+		{Path: "/" + containerdProgram, Mode: 0o755, Source: containerdProgram},
+		{Path: "/usr/bin/ctr", Link: "containerd"},
+		{Path: "/" + shim, Mode: 0o755, Source: shim},
+		{Path: "/" + unit, Mode: 0o644, Source: unit},
+	}
+}
+
+// build completes a package. kubernetes is the version of those that have none of their own, and what ">" stands for.
+func (d debian) build(kubernetes string, made time.Time) (packages.Build, error) {
 	b := packages.Build{Files: d.files, Scripts: map[string]string{}, Time: made}
 	var depends []string
 	for _, name := range d.depends {
 		if other, ok := strings.CutSuffix(name, ">"); ok {
-			name = other + " (>= " + version + ")"
+			name = other + " (>= " + kubernetes + ")"
 		}
 		depends = append(depends, name)
 	}
 
+	version := cmp.Or(d.version, kubernetes)
 	b.Control = "Package: " + d.name + "\nVersion: " + version + "\nArchitecture: amd64\n" +
 		"Section: admin\nPriority: optional\nMaintainer: Firstlight\n"
 	if len(depends) > 0 {

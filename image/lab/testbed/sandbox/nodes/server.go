@@ -76,8 +76,8 @@ func (s *Server) PowerOn(ctx context.Context) error {
 
 	return run(ctx, node,
 		"ip address add "+s.Addr.String()+"/24 dev eth0",
-		"systemctl start ssh containerd",
-		"systemctl default firstlight-endpoint kubelet")
+		"systemctl start ssh",
+		"systemctl default firstlight-endpoint containerd kubelet")
 }
 
 // bootID is where the kernel says which boot this is.
