@@ -33,8 +33,6 @@ func Programs() []Program {
 	return []Program{
 		{Name: "firstlightd", Build: "firstlightd", Path: daemon, Unit: "firstlightd.service",
 			Does: "the daemon; it then replaces the pods of bpa, kpa and artifacts"},
-		{Name: "containerd", Build: "containerd", Path: "/usr/bin/containerd", Unit: "containerd.service",
-			Does: "the container runtime; containers go on"},
 		{Name: "registry", Build: "firstlightd", Path: daemon, Unit: "firstlight-registry.service",
 			Does: "the registry of container images"},
 		{Name: "bpa", Build: "firstlightd", Path: daemon,
@@ -51,6 +49,8 @@ func Programs() []Program {
 				{"capi-system", ""}, {"capi-kubeadm-bootstrap-system", ""}, {"capi-kubeadm-control-plane-system", ""},
 			},
 			Does: "the managers of Cluster API"},
+		{Name: "containerd", Build: "containerd", Path: "/usr/bin/containerd", Unit: "containerd.service",
+			Does: "the container runtime; containers go on"},
 	}
 }
 
