@@ -47,6 +47,14 @@ func TestABusyAppliance(t *testing.T) {
 			c.run("ssh", Appliance, fmt.Sprintf("for i in 1 2 3 4; do systemd-run --quiet timeout %.0f sh -c 'while :; do :; done'; done", loadFor.Seconds()))
 			time.Sleep(loadFor)
 		}, false},
+		{"the API server killed among burners, on a third of a processor", func(c command) {
+			c.until(Appliance, "ready")
+			c.run("throttle", Appliance, "--cpus", "0.33")
+			c.run("ssh", Appliance, fmt.Sprintf("for i in 1 2 3 4 5 6 7 8; do systemd-run --quiet --slice=kubepods.slice "+
+				"timeout %.0f sh -c 'while :; do :; done'; done", loadFor.Seconds()))
+			c.run("ssh", Appliance, killAPIServer)
+			c.run("throttle", Appliance)
+		}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rack := newCommand(t, "qemu-all")
@@ -66,6 +74,19 @@ func TestABusyAppliance(t *testing.T) {
 		})
 	}
 }
+
+// killAPIServer ends the API server and waits until another one is ready, under whatever load there is.
+const killAPIServer = `
+began=$(cut -d. -f1 /proc/uptime)
+age() { echo $(($(cut -d. -f1 /proc/uptime) - began)); }
+old=$(pgrep -x kube-apiserver)
+kill -KILL "$old"
+while [ -e "/proc/$old" ]; do sleep 1; done
+until pgrep -x kube-apiserver >/dev/null; do sleep 1; done
+echo "started again after $(age) s"
+until kubectl get --raw /readyz >/dev/null 2>&1; do sleep 2; done
+echo "ready after $(age) s"
+`
 
 // until waits for the phase of a machine. The deadline only ends a hung run.
 func (c command) until(machine, phase string) {

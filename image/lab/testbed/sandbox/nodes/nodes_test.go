@@ -400,7 +400,7 @@ func TestABareMachineGetsItsPackagesFromTheAppliance(t *testing.T) {
 	long(t)
 	b := newBench(t, "bare", 1)
 	s := b.Servers[0]
-	b.on(s, "systemctl stop containerd; dpkg --purge --force-depends containerd runc nftables")
+	b.on(s, "dpkg --purge --force-depends runc nftables")
 	b.inventory(1, s)
 	b.installed()
 	assert.Equal(t, []string{"node-1"}, b.ready())
