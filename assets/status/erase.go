@@ -3,11 +3,17 @@ package status
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Erase is what `firstlightd erase` is answered.
 type Erase struct {
-	Node  string      `json:"node"`
+	Node string `json:"node"`
+	// Host is the UID of the node's BareMetalHost, and Inspected when the inspection ended that saw these disks: another
+	// server may have the same name, and disks of the same names.
+	Host      string    `json:"host,omitempty"`
+	Inspected time.Time `json:"inspected,omitzero"`
+
 	Disks []EraseDisk `json:"disks"`          // that are erased, or would be
 	Kept  []EraseDisk `json:"kept,omitempty"` // all others of the server
 	Begun bool        `json:"begun"`          // false: it was not confirmed

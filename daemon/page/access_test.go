@@ -30,6 +30,7 @@ func shownPages(t *testing.T) map[string]document {
 	}
 	of, places := acting()
 	api := newAPIServer(t)
+	api.hosts = of.hosts
 	api.stick = of.siteText
 	b := logInAs(t, newServerWith(t, of, api.deeds()), Owner)
 	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", "/secrets", "/appliance"} {

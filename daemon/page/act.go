@@ -155,7 +155,7 @@ func (s *Server) readOrder(r *http.Request, of *session, a action) (order, *refu
 
 	name := r.PathValue("name")
 	asked, ok := s.logins.answer(of, r.PostFormValue(confirmField))
-	about, isOffered := a.offered(p, name)
+	_, isOffered := a.offered(p, name)
 	switch {
 	case !ok, asked.action != a.name, asked.name != name:
 		return order{}, &refusal{http.StatusConflict, "This was confirmed before, or is too old. Confirm it again if it is meant."}
@@ -173,7 +173,7 @@ func (s *Server) readOrder(r *http.Request, of *session, a action) (order, *refu
 	if typed := a.typedFor(p, name); typed != "" && r.PostFormValue(nameField) != typed {
 		return order{}, &refusal{http.StatusUnprocessableEntity, "The name that was typed is another one: type " + typed + "."}
 	}
-	return order{by: of.person, name: name, about: about, chosen: asked.chosen, details: q.details}, nil
+	return order{by: of.person, name: name, about: q.about, asked: asked.asked, chosen: asked.chosen}, nil
 }
 
 const notOffered = "This cannot be done now: something has changed meanwhile."

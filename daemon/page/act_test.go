@@ -33,7 +33,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	of, places := acting()
 	api := newAPIServer(t)
-	api.stick = of.siteText
+	api.stick, api.hosts = of.siteText, of.hosts
 	s := newServerWith(t, of, api.deeds())
 	log := t.TempDir() + "/page.log"
 	s.audit = audit.NewLog(log, s.log)
@@ -68,10 +68,10 @@ func (r *fixture) order(a action, role Role, about string) order {
 	o := order{by: ann(role), name: r.places[a.name], about: about}
 	if a.choice != nil {
 		o.chosen = []string{chosenDisk}
-		e, err := previewedErase(o.name, o.chosen)
-		require.NoError(r.t, err)
-		o.details = describeErase(e)
 	}
+	q, err := r.newQuestion(r.t.Context(), mustPicture(r.t, r.Server), a, o.name, o.chosen)
+	require.NoError(r.t, err)
+	o.asked = q.text()
 	return o
 }
 

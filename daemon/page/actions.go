@@ -30,12 +30,12 @@ type Deeds struct {
 
 	// Erase has disks of a node erased if confirm is the node's name, and if isAsRead says of what would be erased that it
 	// is what was read; if confirm is "", the answer says what would be. Replace has the server of a node replaced by the
-	// one that the site names, if that is as it was read, and returns what that is. Their errors are for people;
+	// one that the site names, if isAsRead says of that the same, and returns what that is. Their errors are for people;
 	// provisioning.ErrNotAsRead is among them.
 	Erase func(
 		ctx context.Context, node string, disks []string, confirm string, isAsRead func(status.Erase) bool,
 	) (status.Erase, error)
-	Replace func(node, confirm, read string) (string, error)
+	Replace func(node, confirm string, isAsRead func(metal3.Replacement) bool) (string, error)
 
 	// ReadSite is the document on the stick, with its secrets; nil if there is none. ReplaceSite has another one, of which
 	// base is not the digest any more, left alone, and what it wrote read and in the history. PreviewSite is why nodes
@@ -108,10 +108,10 @@ func (a action) typedFor(p *picture, name string) string {
 type order struct {
 	by    Person
 	name  string // of what it is done to; "" for the appliance
-	about string
+	about string // of the question
+	asked string // all of the question's text
 
-	chosen  []string // values of the action's choice
-	details []string // of the question
+	chosen []string // values of the action's choice
 }
 
 // result is what became of an action.

@@ -29,6 +29,9 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/provisioning"
 )
 
+// otherServer is what the site says of node-007 that is another server's.
+var otherServer = "the boot MAC 52:54:00:00:07:07, not " + mac(7)
+
 // acting is a rack in which each action makes sense somewhere; places says where, by the action's name.
 func acting() (of *state, places map[string]string) {
 	of = rack(10)
@@ -43,7 +46,7 @@ func acting() (of *state, places map[string]string) {
 	of.hosts["node-002"].Annotations = map[string]string{metal3api.PausedAnnotation: ""}
 	of.doc.Nodes[0].Rule, of.doc.Nodes[3].Rule = "running", "maintenance"
 	of.losable = map[string]string{"node-001": "data-00000000000a"}
-	of.otherServers = map[string]string{"node-007": "the boot MAC 52:54:00:00:07:07, not " + mac(7)}
+	of.otherServers = map[string]string{"node-007": otherServer}
 	of.hosts["node-001"].Status.HardwareDetails.Storage = append(of.hosts["node-001"].Status.HardwareDetails.Storage,
 		metal3api.Storage{Name: "/dev/sdb", SizeBytes: 480e9, WWN: "0x5b"})
 	of.certificates = map[string]string{"node-006": strings.Repeat("ab", 32)}
@@ -76,8 +79,12 @@ func acting() (of *state, places map[string]string) {
 }
 
 // previewedErase is what a daemon says of two disks, of which some would be erased.
-func previewedErase(node string, disks []string) (status.Erase, error) {
-	e := status.Erase{Node: node}
+func (s *apiServer) previewedErase(node string, disks []string) (status.Erase, error) {
+	e := status.Erase{
+		Node:      node,
+		Host:      string(s.hosts[node].UID),
+		Inspected: s.hosts[node].Status.OperationHistory.Inspect.End.Time,
+	}
 	all := map[string]status.EraseDisk{
 		"D1":   {Name: "/dev/nvme0n1", Serial: "D1", Bytes: 960e9, Holds: []string{"gpt", "ext4"}},
 		"0x5b": {Name: "/dev/sdb", WWN: "0x5b", Bytes: 480e9},
@@ -100,13 +107,14 @@ func previewedErase(node string, disks []string) (status.Erase, error) {
 type apiServer struct {
 	*httptest.Server
 	mu       sync.Mutex
-	done     []string              // what was done, here and by the deeds of the daemon
-	forbids  bool                  // somebody took all bindings away
-	reviewed []string              // who asked for its rights
-	stick    []byte                // the site document there
-	swap     func(e *status.Erase) // what becomes of a server between the last look and the deed; nil: nothing
-	now      string                // what the site says of a new server then; "": what was read
-	unread   error                 // why a document that was replaced is not in effect; nil: it is
+	done     []string // what was done, here and by the deeds of the daemon
+	forbids  bool     // somebody took all bindings away
+	reviewed []string // who asked for its rights
+	stick    []byte   // the site document there
+	hosts    map[string]*metal3api.BareMetalHost
+	swap     func(e *status.Erase)       // what becomes of a server between the last look and the deed; nil: nothing
+	exchange func(r *metal3.Replacement) // what becomes of a replacement then; nil: nothing
+	unread   error                       // why a document that was replaced is not in effect; nil: it is
 }
 
 func newAPIServer(t testing.TB) *apiServer {
@@ -249,7 +257,7 @@ func (s *apiServer) deeds() Deeds {
 		Erase: func(
 			_ context.Context, node string, disks []string, confirm string, isAsRead func(status.Erase) bool,
 		) (status.Erase, error) {
-			e, err := previewedErase(node, disks)
+			e, err := s.previewedErase(node, disks)
 			if confirm != "" {
 				if s.swap != nil {
 					s.swap(&e)
@@ -261,8 +269,12 @@ func (s *apiServer) deeds() Deeds {
 			}
 			return e, err
 		},
-		Replace: func(node, confirm, read string) (string, error) {
-			if s.now != "" && s.now != read {
+		Replace: func(node, confirm string, isAsRead func(metal3.Replacement) bool) (string, error) {
+			r := metal3.Replacement{Host: string(s.hosts[node].UID), New: otherServer}
+			if s.exchange != nil {
+				s.exchange(&r)
+			}
+			if !isAsRead(r) {
 				return "", provisioning.ErrNotAsRead
 			}
 			s.note("replace the server of %s, confirmed %s", node, confirm)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
@@ -24,7 +23,7 @@ func newEraseAction() action {
 				return result{}, errors.New("no disk was chosen") // without any, the root device is meant elsewhere
 			}
 			e, err := s.deeds.Erase(ctx, o.name, o.chosen, o.name, func(now status.Erase) bool {
-				return slices.Equal(describeErase(now), o.details)
+				return newEraseQuestion(now).text() == o.asked
 			})
 			return result{text: o.name + " is erased: " + e.Text() + ". This page says how that stands."}, err
 		},
@@ -41,7 +40,9 @@ func newReplaceServerAction() action {
 		isFinal: true,
 		offered: hasOtherServer,
 		do: func(_ context.Context, s *Server, o order) (result, error) {
-			text, err := s.deeds.Replace(o.name, o.name, o.about)
+			text, err := s.deeds.Replace(o.name, o.name, func(now metal3.Replacement) bool {
+				return describeReplacement(now.New, now.Host) == o.asked
+			})
 			return result{text: o.name + " is replaced: it has " + text + ". This page says how that stands."}, err
 		},
 	}
@@ -55,9 +56,18 @@ func mayBeErased(p *picture, name string) (about string, ok bool) {
 		len(h.Status.HardwareDetails.Storage) > 0 && !metal3.IsErasing(h) && !metal3.IsPausedByOwner(h) && !p.noBMC[name]
 }
 
-// hasOtherServer is about what the site says of a node that is another server's.
+// hasOtherServer is about what the site says of a node that is another server's, and about the host that goes.
 func hasOtherServer(p *picture, name string) (about string, ok bool) {
-	return p.otherServers[name], p.otherServers[name] != ""
+	h, other := p.hosts[name], p.otherServers[name]
+	if h == nil || other == "" {
+		return "", false
+	}
+	return describeReplacement(other, string(h.UID)), true
+}
+
+// describeReplacement is what a person confirms before a server is replaced.
+func describeReplacement(other, host string) string {
+	return other + ", and BareMetalHost " + host + " goes"
 }
 
 // listDisks are the disks of a node, each by what names it also after the next boot if it has that.
@@ -77,17 +87,22 @@ func listDisks(p *picture, name string) (all []option) {
 }
 
 // previewErase says which disks would be erased, with what is on them, and which would not.
-func previewErase(ctx context.Context, s *Server, p *picture, name string, chosen []string) (question, error) {
+func previewErase(ctx context.Context, s *Server, _ *picture, name string, chosen []string) (question, error) {
 	e, err := s.deeds.Erase(ctx, name, chosen, "", nil)
 	if err != nil {
 		return question{}, err
 	}
 
-	q := question{details: describeErase(e)}
-	if end := p.hosts[name].Status.OperationHistory.Inspect.End; !end.IsZero() {
-		q.about = "what the inspection saw that ended at " + formatDate(end.Time)
+	return newEraseQuestion(e), nil
+}
+
+// newEraseQuestion is what a person confirms before disks are erased.
+func newEraseQuestion(e status.Erase) question {
+	q := question{about: "BareMetalHost " + e.Host, details: describeErase(e)}
+	if !e.Inspected.IsZero() {
+		q.about = "what the inspection saw of " + q.about + " that ended at " + formatDate(e.Inspected)
 	}
-	return q, nil
+	return q
 }
 
 // describeErase says of each disk of a server what becomes of it.

@@ -14,6 +14,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
 // TestDisksAreChosenBeforeTheyAreErased: none is chosen for anybody, what is on each that was is said before the name is
@@ -93,29 +94,35 @@ func TestAnotherInspectionIsReadBeforeDisksAreErased(t *testing.T) {
 
 // TestWhatChangesBeforeTheDeedIsReadAgain: after the page has looked for the last time, too.
 func TestWhatChangesBeforeTheDeedIsReadAgain(t *testing.T) {
-	for name, swap := range map[string]func(*apiServer){
-		"another disk":             func(s *apiServer) { s.swap = func(e *status.Erase) { e.Disks[0].WWN = "0x5c" } },
-		"other data":               func(s *apiServer) { s.swap = func(e *status.Erase) { e.Disks[0].Holds = []string{"xfs"} } },
-		"a disk more":              func(s *apiServer) { s.swap = func(e *status.Erase) { e.Disks = append(e.Disks, e.Disks[0]) } },
-		"a disk more that is kept": func(s *apiServer) { s.swap = func(e *status.Erase) { e.Kept = append(e.Kept, e.Disks[0]) } },
+	for name, swap := range map[string]func(*status.Erase){
+		"another disk":             func(e *status.Erase) { e.Disks[0].WWN = "0x5c" },
+		"other data":               func(e *status.Erase) { e.Disks[0].Holds = []string{"xfs"} },
+		"a disk more":              func(e *status.Erase) { e.Disks = append(e.Disks, e.Disks[0]) },
+		"a disk more that is kept": func(e *status.Erase) { e.Kept = append(e.Kept, e.Disks[0]) },
+		"a new host of the name":   func(e *status.Erase) { e.Host = "uid-2" },
+		"another inspection":       func(e *status.Erase) { e.Inspected = time.Now() },
 	} {
 		r := newFixture(t)
 		erase, b := findAction(t, "erase"), logInAs(t, r.Server, Owner)
 		form := r.form(b, erase)
-		r.api.swap = nil
-		swap(r.api)
+		r.api.swap = swap
 		w := r.post(b, erase, form)
 		assert.Equal(t, http.StatusConflict, w.Code, name)
 		assert.Contains(t, parse(t, w.Body.Bytes()).id("error").text(), "read it again", name)
 		assert.Empty(t, r.api.takeDone(), name)
 	}
 
-	r := newFixture(t)
-	replace, b := findAction(t, "replace-server"), logInAs(t, r.Server, Owner)
-	form := r.form(b, replace)
-	r.api.now = "the BMC ipmi://10.0.0.9"
-	assert.Equal(t, http.StatusConflict, r.post(b, replace, form).Code)
-	assert.Empty(t, r.api.takeDone())
+	for name, exchange := range map[string]func(*metal3.Replacement){
+		"another new server":     func(r *metal3.Replacement) { r.New = "the BMC ipmi://10.0.0.9" },
+		"a new host of the name": func(r *metal3.Replacement) { r.Host = "uid-2" },
+	} {
+		r := newFixture(t)
+		replace, b := findAction(t, "replace-server"), logInAs(t, r.Server, Owner)
+		form := r.form(b, replace)
+		r.api.exchange = exchange
+		assert.Equal(t, http.StatusConflict, r.post(b, replace, form).Code, name)
+		assert.Empty(t, r.api.takeDone(), name)
+	}
 }
 
 // TestWhoseDisksMayBeErased: those of a server that nobody uses.

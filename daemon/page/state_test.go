@@ -13,6 +13,7 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
@@ -222,7 +223,7 @@ func rack(nodes int) *state {
 func mac(i int) string { return fmt.Sprintf("52:54:00:00:%02x:%02x", i>>8, i&0xff) }
 
 func host(name string, i int, on bool) *metal3api.BareMetalHost {
-	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "metal3", ResourceVersion: "7"}}
+	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "metal3", ResourceVersion: "7", UID: types.UID("uid-" + name)}}
 	h.Spec.BootMACAddress = mac(i)
 	h.Spec.BMC = metal3api.BMCDetails{Address: fmt.Sprintf("redfish://10.30.0.%d/redfish/v1/Systems/1", i%250), CredentialsName: "secret-of-" + name}
 	h.Status.PoweredOn = on

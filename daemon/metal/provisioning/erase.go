@@ -124,7 +124,11 @@ func (p *Provisioner) eraseRequest(
 
 // describeErase says which disks of a host would be erased, and which would not.
 func describeErase(h *metal3api.BareMetalHost, chosen []metal3.ErasedDisk) status.Erase {
-	answer := status.Erase{Node: h.Name}
+	answer := status.Erase{
+		Node:      h.Name,
+		Host:      string(h.UID),
+		Inspected: h.Status.OperationHistory.Inspect.End.UTC(),
+	}
 	for _, d := range chosen {
 		one := status.EraseDisk{Name: d.Name, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes, Holds: d.Holds.Kinds}
 		if m := d.Holds.Mark; m != nil {

@@ -376,3 +376,16 @@ func TestAStandInIsNoBMC(t *testing.T) {
 	h.Spec.BMC.Address = "redfish+http://127.0.0.1:61870/redfish/v1/Systems/1"
 	assert.True(t, hasBMC(h))
 }
+
+// TestAnAnswerSaysWhichHostAndInspectionItIsOf: a new host may have the name of the old one, and disks of its names.
+func TestAnAnswerSaysWhichHostAndInspectionItIsOf(t *testing.T) {
+	h := &metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "uid-1"}}
+	h.Status.HardwareDetails = &metal3api.HardwareDetails{Storage: []metal3api.Storage{{Name: "/dev/sda"}}}
+	assert.True(t, describeErase(h, nil).Inspected.IsZero())
+
+	ended := time.Date(2026, 11, 29, 12, 0, 1, 0, time.UTC)
+	h.Status.OperationHistory.Inspect.End = metav1.NewTime(ended.In(time.FixedZone("", 3600)))
+	got := describeErase(h, nil)
+	assert.Equal(t, "uid-1", got.Host)
+	assert.Equal(t, ended, got.Inspected)
+}

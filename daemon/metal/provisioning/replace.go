@@ -19,12 +19,14 @@ const replacementDir = backupDir + "/replaced"
 // Replace has the server that a node stands for replaced by the one that site.yaml names now. The old server is left as
 // it is. The answer says what is different; the error is for people.
 func (p *Provisioner) Replace(node, confirm string) (string, error) {
-	return p.ReplaceAsRead(node, confirm, "")
+	return p.ReplaceAsRead(node, confirm, nil)
 }
 
-// ReplaceAsRead is Replace if what the site says of the new server is what the owner has read, as OtherServer tells it;
-// "" is whatever it says. Its error is ErrNotAsRead otherwise.
-func (p *Provisioner) ReplaceAsRead(node, confirm, read string) (string, error) {
+// ReplaceAsRead is Replace if isAsRead says of it that it is what the owner has read: nothing comes between that and the
+// beginning. Its error is ErrNotAsRead otherwise.
+func (p *Provisioner) ReplaceAsRead(
+	node, confirm string, isAsRead func(metal3.Replacement) bool,
+) (string, error) {
 	if confirm != node {
 		return "", fmt.Errorf("%s is not replaced: confirm it with --confirm %[1]s", node)
 	}
@@ -35,7 +37,7 @@ func (p *Provisioner) ReplaceAsRead(node, confirm, read string) (string, error) 
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	r, err := p.prepareReplacement(node, hosts)
-	if err == nil && read != "" && r.New != read {
+	if err == nil && isAsRead != nil && !isAsRead(r) {
 		err = ErrNotAsRead
 	}
 	if err == nil {
