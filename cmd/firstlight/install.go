@@ -24,6 +24,7 @@ type installFlags struct {
 	image, site string
 	trust       []string
 	dryRun      bool
+	downgrade   bool
 }
 
 func newInstallCommand() *cobra.Command {
@@ -40,7 +41,7 @@ done. An installation that was interrupted is continued by the same command; fir
 
 Where an appliance is installed already, another image is an update: --site may be left out, DATA and site.yaml stay. The
 appliance restarts with the new version. The one before takes its place again unless it comes to Ready within 30 minutes,
-and also if the machine or the appliance restarts until then.
+and also if the machine or the appliance restarts until then. An older version is refused without --downgrade.
 
 --trust KEY.pub takes only an image that is signed by that key (firstlight sign): the signature is IMAGE.minisig. The
 keys in the site's updates.keys are trusted as well.`,
@@ -51,6 +52,7 @@ keys in the site's updates.keys are trusted as well.`,
 	cmd.Flags().StringVar(&f.site, "site", "", "the site.yaml of the appliance; it names its interfaces")
 	cmd.Flags().StringArrayVar(&f.trust, "trust", nil, "file with the public half of a key that signs images; may be repeated")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and change nothing")
+	cmd.Flags().BoolVar(&f.downgrade, "downgrade", false, "take an older version as well")
 	return cmd
 }
 
@@ -93,7 +95,7 @@ func (f installFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	order := install.Order{Root: root, Site: document, Program: program}
+	order := install.Order{Root: root, Site: document, Program: program, Downgrade: f.downgrade}
 	decision, err := here.Decide(ctx, machine, s, order)
 	if err != nil {
 		return err

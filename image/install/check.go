@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/lab/container"
 )
 
@@ -95,10 +96,18 @@ func refusals(m Machine, s *site.Site, rootMiB int, installed []NIC) (all []stri
 // spareMiB is what stays free beside a second root.
 const spareMiB = 512
 
-// updateRefusals are the reasons against another root for an installation besides those of refusals. What an interrupted
-// update has copied counts as free.
-func updateRefusals(m Machine, r Receipt, rootMiB int) (all []string) {
-	if r.Trial == nil && m.DiskMiB < rootMiB+spareMiB {
+// updateRefusals are the reasons against another root for an installation besides those of refusals; none once it is on
+// trial. What an interrupted update has copied counts as free.
+func updateRefusals(m Machine, r Receipt, o Order) (all []string) {
+	if r.Trial != nil {
+		return nil
+	}
+
+	if err := stick.CheckUpgrade(r.Version, o.Root.Version); err != nil && !o.Downgrade {
+		all = append(all, err.Error())
+	}
+	rootMiB := int(o.Root.Bytes >> 20)
+	if m.DiskMiB < rootMiB+spareMiB {
 		all = append(all, fmt.Sprintf("%d MiB are free below %s, %d are needed for a second root",
 			m.DiskMiB, Dir, rootMiB+spareMiB))
 	}

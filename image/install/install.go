@@ -52,6 +52,8 @@ type Order struct {
 	NICs []NIC  // that the site names
 
 	Program string // absolute path of this program
+
+	Downgrade bool // take an older version as well
 }
 
 // NIC is an interface that the appliance gets.

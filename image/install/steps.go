@@ -144,7 +144,7 @@ func (i Installation) Decide(ctx context.Context, m Machine, s *site.Site, o Ord
 	}
 	if begun && d.receipt.isUpdate(o) {
 		m.DiskMiB += i.nextMiB()
-		d.Refusals = append(d.Refusals, updateRefusals(m, d.receipt, int(o.Root.Bytes>>20))...)
+		d.Refusals = append(d.Refusals, updateRefusals(m, d.receipt, o)...)
 	}
 	if len(d.Refusals) > 0 {
 		return d, nil

@@ -163,22 +163,34 @@ func TestATrialThatEndsIsAFailure(t *testing.T) {
 }
 
 func TestUpdatesAreRefusedWithWhatToDo(t *testing.T) {
+	of := func(version string, mib int64) Order { return Order{Root: Root{Version: version, Bytes: mib << 20}} }
 	for _, c := range []struct {
 		machine Machine
 		receipt Receipt
+		order   Order
 		says    string
 	}{
-		{says: ""},
-		{machine: Machine{OtherProgram: true}, receipt: Receipt{OwnProgram: true}},
+		{order: of("1.10.0", 100)},
+		{order: of("1.11.0", 100)},
+		{machine: Machine{OtherProgram: true}, receipt: Receipt{OwnProgram: true}, order: of("2.0.0", 100)},
+		{
+			order: of("1.9.0", 100),
+			says: "1.9.0 is older than the running 1.10.0, which may have changed what is on DATA; " +
+				"--downgrade takes it all the same",
+		},
+		{order: of("newest", 100), says: "cannot be told; --downgrade takes it all the same"},
+		{order: Order{Root: of("1.9.0", 100).Root, Downgrade: true}},
+		{order: of("1.9.0", 100), receipt: Receipt{Trial: &Version{Version: "1.9.0"}}}, // someone asked for it
 	} {
 		c.machine.DiskMiB = 2 * spareMiB
-		got := strings.Join(updateRefusals(c.machine, c.receipt, 100), "\n")
+		c.receipt.Version = "1.10.0"
+		got := strings.Join(updateRefusals(c.machine, c.receipt, c.order), "\n")
 		assert.Contains(t, got, c.says)
 		assert.Equal(t, c.says == "", got == "")
 	}
-	assert.Contains(t, updateRefusals(Machine{Host: container.Host{DiskMiB: 600}}, Receipt{OwnProgram: true}, 559)[0],
+	assert.Contains(t, updateRefusals(Machine{Host: container.Host{DiskMiB: 600}}, Receipt{Version: "1", OwnProgram: true}, of("1", 559))[0],
 		"600 MiB are free below /var/lib/firstlight, 1071 are needed")
-	assert.Empty(t, updateRefusals(Machine{Host: container.Host{DiskMiB: 1}}, Receipt{OwnProgram: true, Trial: &Version{}}, 559), "it is copied")
+	assert.Empty(t, updateRefusals(Machine{Host: container.Host{DiskMiB: 1}}, Receipt{OwnProgram: true, Trial: &Version{}}, of("1", 559)), "it is copied")
 }
 
 func startChild(t *testing.T, words ...string) *process.Child {

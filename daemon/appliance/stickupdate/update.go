@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 
-	"golang.org/x/mod/semver"
-
 	"firstlight.dev/firstlight/assets/stick"
 )
 
@@ -30,22 +28,16 @@ type Running struct {
 	Trial   bool // and it is not kept yet
 }
 
-// Refuse says why the appliance does not update to a version; nil if it may. Versions are ordered as semver.org has it:
-// two builds of one version are neither before the other.
+// Refuse says why the appliance does not update to a version; nil if it may. An older one is refused unless downgrade
+// (stick.CheckUpgrade).
 func Refuse(r Running, version string, downgrade bool) error {
 	switch {
 	case r.Trial:
 		return errors.New("the running version is on trial itself: it is kept when the appliance is ready; try again then")
-	case !semver.IsValid("v"+version) || !semver.IsValid("v"+r.Version):
-		if !downgrade {
-			return fmt.Errorf("which of %s (running) and %s is newer cannot be told; --downgrade takes it all the same",
-				r.Version, version)
-		}
-	case semver.Compare("v"+version, "v"+r.Version) < 0 && !downgrade:
-		return fmt.Errorf("%s is older than the running %s, which may have changed what is on DATA; "+
-			"--downgrade takes it all the same", version, r.Version)
+	case downgrade:
+		return nil
 	}
-	return nil
+	return stick.CheckUpgrade(r.Version, version)
 }
 
 // Write puts the image into the slot that is not running, reads it back, and has the boot loader try it at the next
