@@ -118,6 +118,12 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 			inspectedWith(oneDisk), in(metal3api.StatePreparing, appliedImage.URL))), step: StepImage},
 		"being installed, cleared by an earlier version": {have: applied(true, both(
 			inspectedWith(oneDisk), in(metal3api.StateProvisioning, appliedImage.URL))), step: StepImage},
+		"being registered, given an image": {have: applied(true,
+			in(metal3api.StateRegistering, clearedRegistration)), step: StepRegister},
+		"being prepared, cleared by a later version that fell back": {have: applied(true, both(
+			inspectedWith(oneDisk), in(metal3api.StatePreparing, "v9 "+appliedImage.URL))), step: StepRegister},
+		"being installed, cleared by a later version that fell back": {have: applied(true, both(
+			inspectedWith(oneDisk), in(metal3api.StateProvisioning, "v9 "+appliedImage.URL))), step: StepImage},
 		"in service, cleared by an earlier version": {have: applied(false, both(
 			inspectedWith(oneDisk), in(metal3api.StateProvisioned, appliedImage.URL))), step: StepApply},
 		"another image for it": {have: applied(true, both(inspectedWith(oneDisk), live, func(h *metal3api.BareMetalHost) {
@@ -131,6 +137,8 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 		assert.Equal(t, c.step, d.Step, "%s: %s", name, d.Sentence)
 		assert.Equal(t, c.reason, d.Reason, "%s: %s", name, d.Sentence)
 		assert.Contains(t, d.Sentence, c.says, name)
+		assert.True(t, MaySwitchOn(c.have) || d.Step != StepRegister && d.Step != StepImage,
+			"%s: no pre-flight is begun, for which its step waits after a restart", name)
 	}
 }
 

@@ -194,8 +194,10 @@ func isMachines(h *metal3api.BareMetalHost) bool {
 }
 
 // MaySwitchOn reports whether the next step of a node may be one that has it switched on, whatever its backup and its
-// disks say: StepCreate or StepImage. have is nil if it has no host yet.
+// disks say: StepCreate, StepRegister or StepImage. have is nil if it has no host yet. One on hold stays in the state in
+// which it was paused until such a step releases it.
 func MaySwitchOn(have *metal3api.BareMetalHost) bool {
+	isHeld := have != nil && IsOnHold(have)
 	have = withoutHold(have)
 	switch {
 	case have == nil:
@@ -204,6 +206,8 @@ func MaySwitchOn(have *metal3api.BareMetalHost) bool {
 		return true
 	case InService(have):
 		return false
+	case isHeld:
+		return true
 	case have.Spec.Image != nil:
 		return have.Status.ErrorMessage != ""
 	}

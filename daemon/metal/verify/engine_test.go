@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
@@ -51,6 +52,31 @@ func TestAMendedBMCOpensTheGateByItself(t *testing.T) {
 		assert.False(t, open)
 		assert.Contains(t, why, "not in site.yaml")
 	})
+}
+
+// TestAHostOnHoldPassesItsPreflightAfterARestart, such as that by which an update falls back: what was being done with it
+// waits for that, in whatever state it was paused.
+func TestAHostOnHoldPassesItsPreflightAfterARestart(t *testing.T) {
+	for _, state := range []metal3api.ProvisioningState{
+		metal3api.StateRegistering, metal3api.StateInspecting, metal3api.StatePreparing, metal3api.StateProvisioning,
+		metal3api.StateDeprovisioning,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRack(t, 1)
+			h := metal3api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
+				Name:        "node-1",
+				Annotations: map[string]string{metal3api.PausedAnnotation: label.Hold},
+			}}
+			h.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/debian-13.raw"}
+			h.Status.Provisioning.State = state
+			r.hosts["node-1"] = h
+			e := r.engine(t, t.TempDir())
+			defer start(t, e)()
+			pass(1)
+			open, why := e.Gate("node-1")
+			assert.True(t, open, "%s: %s", state, why)
+		})
+	}
 }
 
 // TestARefusedPasswordIsTriedOnce: for hours, over restarts, until somebody changes it or says so.
