@@ -269,6 +269,9 @@ func appliedPatch(step Step, n NodeObjects, have *metal3api.BareMetalHost, mode 
 	spec := fields{}
 	switch step {
 	case StepRelease:
+		if isClearedByURL(have) {
+			annotations[label.Cleared] = ClearedImage(have.Spec.Image)
+		}
 	case StepRegister:
 		annotations[label.Cleared] = clearedRegistration
 		spec["image"] = nil

@@ -107,7 +107,15 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 		"a MAC, no BMC, and no image yet": {have: applied(false, both(unmanaged, noImage)), step: StepApply},
 		"in service":                      {have: applied(false, both(inspectedWith(oneDisk), live)), step: StepApply},
 		"being installed":                 {have: applied(false, both(inspectedWith(oneDisk), writing)), step: StepApply},
-		"its image was changed meanwhile": {have: applied(true, both(inspectedWith(oneDisk), writing)), step: StepImage},
+		"its checksum was changed meanwhile": {have: applied(true, both(
+			inspectedWith(oneDisk), in(metal3api.StateProvisioning, "sha256:11  "+appliedImage.URL))), step: StepImage},
+		"its image was changed meanwhile": {have: applied(true, both(
+			inspectedWith(oneDisk), in(metal3api.StateProvisioning, "sha256:11  http://x/old.raw"))),
+			step: StepHold, reason: ReasonDecision, says: `it is being installed with image "http://x/old.raw", and "` +
+				appliedImage.URL + `" is named now, which Metal3 would take for what is on its disk; give spec.image as it was`},
+		"its image was changed when its installation had failed": {have: applied(true, both(
+			inspectedWith(oneDisk), in(metal3api.StateProvisioning, "sha256:11  http://x/old.raw"),
+			func(h *metal3api.BareMetalHost) { h.Status.ErrorMessage = "no" })), step: StepImage},
 		"its image was applied again while it is prepared": {have: applied(true, both(
 			inspectedWith(oneDisk), in(metal3api.StatePreparing, clearedRegistration))), step: StepRegister},
 		"an image while it is inspected again": {have: applied(true, both(

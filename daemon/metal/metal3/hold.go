@@ -2,6 +2,7 @@ package metal3
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -65,6 +66,21 @@ func isClearedByURL(h *metal3api.BareMetalHost) bool {
 	return h.Spec.Image != nil && h.Annotations[label.Cleared] == h.Spec.Image.URL
 }
 
+// decideChanging decides about a host that isChanging, for which an image of that URL is wanted now. Metal3 would take one
+// of another URL for what is on the disk, when the one that is being written is complete.
+func decideChanging(wanted string, have *metal3api.BareMetalHost) Decision {
+	mark := have.Annotations[label.Cleared]
+	cleared := mark[strings.LastIndex(mark, " ")+1:]
+	if cleared == "" || cleared == clearedRegistration || cleared == wanted || have.Status.ErrorMessage != "" {
+		return Decision{Step: StepImage}
+	}
+	if now := have.Spec.Image; now != nil && (mark == ClearedImage(now) || mark == now.URL) {
+		return Decision{Step: StepRelease} // site.yaml names another one since: that is for Next to say
+	}
+	return holdFor(ReasonDecision, "it is being installed with image %q, and %q is named now, which Metal3 would take for "+
+		"what is on its disk; give spec.image as it was, and change it when the host is in service", cleared, wanted)
+}
+
 // isUnderway reports whether the operator does something with a host that comes to its end by itself, before an image is
 // written: not while the host is paused.
 func isUnderway(h *metal3api.BareMetalHost) bool {
@@ -99,7 +115,7 @@ func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found 
 
 	d := Next(n, withoutHold(have), rec, found)
 	if d.Step == StepWait && isChanging(have) && n.Host.Spec.Image != nil {
-		d = Decision{Step: StepImage}
+		d = decideChanging(n.Host.Spec.Image.URL, have)
 	}
 	if n.Unsigned != "" && d.Step == StepImage {
 		return holdFor(ReasonUnsigned, "%s", n.Unsigned)

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"firstlight.dev/firstlight/assets/label"
 )
 
 // dataOn is an inspection that saw data of nobody's on a disk.
@@ -118,6 +120,26 @@ func TestNext(t *testing.T) {
 				assert.Equal(t, have, imageURL(got.Spec.Image), "only StepImage changes an image")
 			}
 		})
+	}
+}
+
+// TestANodeThatIsBeingInstalledKeepsItsImage: also if the site names another one while it is on hold. Metal3 would record
+// that as installed.
+func TestANodeThatIsBeingInstalledKeepsItsImage(t *testing.T) {
+	want := in("")
+	want.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/new.raw"}
+	for _, state := range []metal3api.ProvisioningState{metal3api.StateProvisioning, metal3api.StatePreparing} {
+		have := in(state)
+		have.Spec.Image = &metal3api.Image{URL: "http://172.22.0.1:6180/images/old.raw", Checksum: "00", ChecksumType: "sha256"}
+		have.Status.HardwareDetails = &metal3api.HardwareDetails{}
+		have.Annotations = map[string]string{annotationPaused: label.Hold, label.Cleared: have.Spec.Image.URL}
+		d := decide(NodeObjects{Host: want}, have, HostBackup{}, nil)
+		require.Equal(t, StepRelease, d.Step, "%s: %s", state, d.Sentence)
+		p, err := appliedPatch(d.Step, NodeObjects{Host: want}, have, "")
+		require.NoError(t, err)
+		assert.Equal(t, fields{annotationPaused: nil, label.Cleared: ClearedImage(have.Spec.Image)},
+			p["metadata"].(fields)["annotations"], "or it is put on hold again")
+		assert.Empty(t, p["spec"])
 	}
 }
 
