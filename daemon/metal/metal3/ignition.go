@@ -34,6 +34,9 @@ WantedBy=multi-user.target
 `
 )
 
+// dataURL is what a URL begins with that has its content in it, in base64 (RFC 2397).
+const dataURL = "data:;base64,"
+
 // ignitionData is Ignition's configuration of a node (Ignition, "Configuration Specification v3.3.0"): what userData is
 // for cloud-init, and the network, which images of Ignition do not read from a config drive. The version is the first
 // that has kernel arguments. It holds no password, only its hash, and no SSH host key, only its place.
@@ -120,11 +123,11 @@ func ignitionKeys(keys []string) (all []ignition.SSHAuthorizedKey) {
 
 // hostKeyFile is the SSH host key, for the node's own ramdisk to fill in.
 func hostKeyFile() ignition.File {
-	return newFileOf(ignitionHostKey, 0o600, "data:;base64,"+hostkey.Base64Place())
+	return newFileOf(ignitionHostKey, 0o600, dataURL+hostkey.Base64Place())
 }
 
 func newFile(path string, mode int, content string) ignition.File {
-	return newFileOf(path, mode, "data:;base64,"+base64.StdEncoding.EncodeToString([]byte(content)))
+	return newFileOf(path, mode, dataURL+base64.StdEncoding.EncodeToString([]byte(content)))
 }
 
 // newFileOf is a file in place of one that the image may bring, with what is at a URL.
@@ -137,8 +140,10 @@ func newFileOf(path string, mode int, url string) ignition.File {
 
 // mergeIgnition puts what lets the appliance in as root, and the place of the SSH host key, before a host's own
 // configuration of Ignition, which it merges (Ignition, "Operator Notes"): what both have is as the host's own says. The
-// version is the host's own, which its image must know. false: own is no configuration of version 3.
+// version is the host's own, which its image must know. What was merged for another host, or by another appliance, is
+// merged once. false: own is no configuration of version 3.
 func mergeIgnition(own []byte, key string) (merged string, ok bool, _ error) {
+	own = unmergeIgnition(own)
 	var is struct {
 		Ignition struct{ Version string }
 	}
@@ -146,7 +151,7 @@ func mergeIgnition(own []byte, key string) (merged string, ok bool, _ error) {
 		return "", false, nil
 	}
 
-	source := "data:;base64," + base64.StdEncoding.EncodeToString(own)
+	source := dataURL + base64.StdEncoding.EncodeToString(own)
 	c := ignition.Config{
 		Ignition: ignition.Ignition{
 			Version: is.Ignition.Version,
@@ -160,6 +165,23 @@ func mergeIgnition(own []byte, key string) (merged string, ok bool, _ error) {
 
 	merged, err := encodeIgnition(c)
 	return merged, err == nil, err
+}
+
+// unmergeIgnition is the host's own configuration of one that mergeIgnition returned; any other stays as it is.
+func unmergeIgnition(text []byte) []byte {
+	var c ignition.Config
+	if !hostkey.HasPlace(text) || json.Unmarshal(text, &c) != nil || len(c.Ignition.Config.Merge) != 1 {
+		return text
+	}
+	source := c.Ignition.Config.Merge[0].Source
+	if source == nil || !strings.HasPrefix(*source, dataURL) {
+		return text
+	}
+	own, err := base64.StdEncoding.DecodeString((*source)[len(dataURL):])
+	if err != nil {
+		return text
+	}
+	return own
 }
 
 func encodeIgnition(c ignition.Config) (string, error) {

@@ -112,6 +112,14 @@ func TestAHostsOwnIgnitionIsMerged(t *testing.T) {
 	assert.ElementsMatch(t, []string{"root[ssh-ed25519 AAAA appliance]", "core[ssh-ed25519 AAAA own]"}, users)
 	assert.Len(t, merged.Storage.Files, 1)
 
+	again, ok, err := mergeIgnition([]byte(text), "ssh-ed25519 AAAA appliance")
+	require.NoError(t, err)
+	require.True(t, ok)
+	assert.Equal(t, text, again, "merged twice: its own inner place of the host key would count, which nobody fills")
+	newer, _, err := mergeIgnition([]byte(text), "ssh-ed25519 AAAA another")
+	require.NoError(t, err)
+	assert.NotContains(t, newer, "AAAA appliance")
+
 	for _, other := range []string{"", "#cloud-config\n", `{"ignition": {"version": "2.3.0"}}`, `{"version": "3.3.0"}`, "machine: {}"} {
 		_, ok, err := mergeIgnition([]byte(other), "key")
 		require.NoError(t, err)
