@@ -32,7 +32,8 @@ clusters: [{name: c, controlPlane: [{node: a}]}]
 `))
 	require.Empty(t, problems)
 	require.Len(t, notes, 3)
-	assert.Equal(t, []int{2, 5, 6}, []int{notes[0].Line, notes[1].Line, notes[2].Line})
-	assert.Equal(t, UserDataIgnition, s.WithDefaults().Nodes[0].OS.UserData)
+	assert.Equal(t, []int{2, 4, 5}, []int{notes[0].Line, notes[1].Line, notes[2].Line})
+	assert.Contains(t, notes[1].Message, "say which with userData: ignition or userData: cloud-init")
+	assert.Equal(t, UserDataCloudInit, s.WithDefaults().Nodes[0].OS.UserData, "its cluster was made with that")
 	assert.Equal(t, UserDataCloudInit, s.WithDefaults().Nodes[1].OS.UserData)
 }

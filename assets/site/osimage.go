@@ -16,9 +16,9 @@ const (
 	UserDataIgnition  = "ignition"
 )
 
-// An imageFamily is what is known of images by a word in their names.
+// An imageFamily is what is known of images by how their makers name them.
 type imageFamily struct {
-	word      string // in lower case
+	word      string // in lower case; it begins a word of the name, or several words together do
 	userData  string
 	platforms []string // words of those of its images that read no config drive
 	refusal   string   // why its images cannot be used; "" if they can
@@ -29,7 +29,8 @@ func imageFamilies() []imageFamily {
 	ignition := []string{"metal", "qemu", "vmware", "aws", "azure", "gce", "gcp", "hetzner", "proxmox"}
 	return []imageFamily{
 		{word: "flatcar", userData: UserDataIgnition, platforms: ignition},
-		{word: "coreos", userData: UserDataIgnition, platforms: ignition},
+		{word: "fedoracoreos", userData: UserDataIgnition, platforms: ignition},
+		{word: "fcos", userData: UserDataIgnition, platforms: ignition},
 		{word: "rhcos", userData: UserDataIgnition, platforms: ignition},
 		{
 			word: "talos",
@@ -48,18 +49,23 @@ func (o OS) fileName() string {
 	return strings.ToLower(path.Base(name))
 }
 
+// family is what the image's name says of it. A part of a word is not enough: metalos is no Talos.
 func (o OS) family() imageFamily {
-	families, name := imageFamilies(), o.fileName()
-	i := slices.IndexFunc(families, func(f imageFamily) bool {
-		if f.refusal != "" { // a part of a word is not enough: metalos
-			return slices.ContainsFunc(splitWords(name), func(word string) bool { return strings.HasPrefix(word, f.word) })
+	for words := splitWords(o.fileName()); len(words) > 0; words = words[1:] {
+		rest := strings.Join(words, "")
+		for _, f := range imageFamilies() {
+			if strings.HasPrefix(rest, f.word) {
+				return f
+			}
 		}
-		return strings.Contains(name, f.word)
-	})
-	if i < 0 {
-		return imageFamily{userData: UserDataCloudInit}
 	}
-	return families[i]
+	return imageFamily{userData: UserDataCloudInit}
+}
+
+// mayReadIgnition reports whether the name has a word in it of systems that read Ignition, and is none of theirs.
+func (o OS) mayReadIgnition() bool {
+	contains := func(word string) bool { return strings.Contains(o.fileName(), word) }
+	return o.family().word == "" && slices.ContainsFunc([]string{"coreos", "flatcar", "rhcos"}, contains)
 }
 
 // UserDataKind is the kind of user data that the image reads: what the site says, else what its name implies.
@@ -85,6 +91,9 @@ func (r *reader) checkImageName(o *OS, path string) {
 	case i >= 0 && o.UserData == "":
 		r.refuse(at, "%s is made for %s, and reads no config drive; use the image of that system for openstack",
 			yamldoc.Quote(name), family.platforms[i])
+	case o.UserData == "" && o.mayReadIgnition():
+		r.refuse(at, "%s may read Ignition, as Fedora CoreOS does, or cloud-init's user data, which it gets now; say which "+
+			"with userData: ignition or userData: cloud-init", yamldoc.Quote(name))
 	case o.UserData == UserDataIgnition && o.Image == StickImage:
 		r.Report(path+".userData", "%s reads cloud-init's; remove the line", StickImage)
 	}

@@ -13,7 +13,13 @@ func TestFamiliesOfImages(t *testing.T) {
 		"metalos-12.qcow2":                       "",
 		"Talos-openstack-amd64.raw":              "talos",
 		"openstack_talos1.11.raw":                "talos",
-		"FedoraCoreOS-42.qcow2":                  "coreos",
+		"metal-os-12.qcow2":                      "",
+		"FedoraCoreOS-42.qcow2":                  "fedoracoreos",
+		"fedora-coreos-42-openstack.qcow2":       "fedoracoreos",
+		"rhcos-4.17-openstack.qcow2":             "rhcos",
+		"our-flatcar.raw":                        "flatcar",
+		"hardcoreos-debian.raw":                  "",
+		"old-coreos.raw":                         "",
 		"flatcar_production_openstack_image.img": "flatcar",
 	} {
 		assert.Equal(t, want, OS{Image: name}.family().word, name)

@@ -160,7 +160,7 @@ type OS struct {
 	URL      URL    `yaml:"url" doc:"http(s) address of an image, in place of image; needs sha256."`
 	SHA256   SHA256 `yaml:"sha256" doc:"SHA-256 of the image, 64 hexadecimal digits."`
 	Format   string `yaml:"format" enum:"qcow2|raw" default:"qcow2" doc:"Format of the image at url."`
-	UserData string `yaml:"userData" enum:"cloud-init|ignition" default:"ignition if the image's name has flatcar, coreos or rhcos in it; else cloud-init" doc:"What the image reads at its first boot."`
+	UserData string `yaml:"userData" enum:"cloud-init|ignition" default:"ignition for images that are named as Flatcar, Fedora CoreOS and RHCOS are; else cloud-init" doc:"What the image reads at its first boot."`
 	Username string `yaml:"username" pattern:"^[a-z_][a-z0-9_-]{0,31}$" hint:"up to 32 of a-z, 0-9, '-' and '_', beginning with a letter" default:"firstlight" doc:"User created on the node; may use sudo."`
 	Password Secret `yaml:"password" default:"none: SSH keys only" doc:"Password of that user, in clear or as a crypt hash ($6$… or $y$…). Only a hash ever leaves the appliance."`
 }
