@@ -2,8 +2,11 @@ package site
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"firstlight.dev/firstlight/assets/yamldoc"
 )
@@ -50,6 +53,46 @@ func (r *reader) checkNodeDefaults(d *NodeDefaults) {
 	r.checkOS(&d.OS, path+".os")
 	r.checkRootDevice(d.RootDevice, path+".rootDevice")
 	r.checkLabels(d.Labels, path+".labels")
+}
+
+// checkSharedLogin refuses a BMC elsewhere that would be told the login of all, where the site says which networks BMCs
+// are in: an address with a slip in it is one of somebody else's machines, and by IPMI any machine gets a hash. What a
+// host name stands for, whoever answers for DNS says.
+func (r *reader) checkSharedLogin(s *Site) {
+	var networks []netip.Prefix
+	if n := s.Networks.BMC; n != nil && n.CIDR.IsValid() {
+		networks = append(networks, n.CIDR)
+	}
+	if s.Discover != nil {
+		networks = append(networks, s.Discover.BMCs...)
+	}
+	if len(networks) == 0 || s.NodeDefaults.BMC == (Login{}) {
+		return
+	}
+
+	for i, n := range s.Nodes {
+		if n.BMC == nil || n.BMC.Address == "" || n.BMC.Username != "" || !n.BMC.Password.IsZero() {
+			continue
+		}
+		addr, err := netip.ParseAddr(n.BMC.Address.Host())
+		isThere := func(p netip.Prefix) bool { return err == nil && p.Contains(addr.Unmap()) }
+		if slices.ContainsFunc(networks, isThere) {
+			continue
+		}
+		r.refuse(
+			fmt.Sprintf("nodes[%d].bmc.address", i),
+			"%s is not in a network of BMCs (%s), and would be told nodeDefaults.bmc; correct it, or give username and "+
+				"password here", yamldoc.Quote(n.BMC.Address.Host()), describePrefixes(networks),
+		)
+	}
+}
+
+func describePrefixes(all []netip.Prefix) string {
+	var texts []string
+	for _, p := range all {
+		texts = append(texts, p.String())
+	}
+	return strings.Join(texts, ", ")
 }
 
 func (r *reader) checkLogin(l Login, path string) {

@@ -58,3 +58,35 @@ func TestNodeDefaultsAreSecretToo(t *testing.T) {
 	assert.ElementsMatch(t, []string{"hunter2", "hunter3"}, secrets)
 	assert.NotContains(t, string(clean), "hunter")
 }
+
+// TestTheSharedLoginStaysWhereBMCsAre: a document in use keeps what it has, with a note.
+func TestTheSharedLoginStaysWhereBMCsAre(t *testing.T) {
+	const bmc, defaults = "networks: {bmc: {cidr: 10.30.0.0/24}}\n", "nodeDefaults: {bmc: {username: admin, password: common}}\n"
+	for _, c := range []struct {
+		site, bmc string
+		refused   bool
+	}{
+		{bmc + defaults, "address: 'ipmi://10.30.0.5'", false},
+		{bmc + defaults, "address: 'ipmi://10.31.0.5'", true},
+		{bmc + defaults, "address: 'redfish://bmc.example.org/redfish/v1/Systems/1'", true},
+		{bmc + defaults, "address: 'redfish://[::ffff:10.30.0.5]/redfish/v1/Systems/1'", false},
+		{bmc + defaults, "address: 'ipmi://10.31.0.5', username: root, password: its-own", false},
+		{bmc + defaults + "discover: {count: 1, bmcs: [10.31.0.0/24]}\n", "address: 'ipmi://10.31.0.5'", false},
+		{defaults + "discover: {count: 1, bmcs: [10.30.0.0/24]}\n", "address: 'ipmi://10.31.0.5'", true},
+		{defaults, "address: 'ipmi://10.31.0.5'", false}, // nothing says where BMCs are
+		{bmc, "address: 'ipmi://10.31.0.5'", false},
+	} {
+		text := []byte(c.site + "nodes: [{name: a, macs: ['52:54:00:00:00:01'], bmc: {" + c.bmc + "}}]\n")
+		_, problems := Load("site.yaml", text)
+		s, notes, inUse := Accept("site.yaml", text)
+		require.Empty(t, inUse, "%s: a site in use is refused", text)
+		assert.Equal(t, c.refused, len(problems) == 1, "%s%s", text, problems)
+		assert.Equal(t, c.refused, len(notes) == 1, "%s", text)
+		if c.refused {
+			assert.Contains(t, problems.String(), "site.yaml:")
+			assert.Contains(t, problems.String(), "nodes[0].bmc.address: ")
+			assert.Contains(t, problems.String(), "would be told nodeDefaults.bmc; correct it, or give username and password here")
+			assert.Equal(t, c.site != bmc, s.WithDefaults().Nodes[0].BMC.Username == "admin")
+		}
+	}
+}

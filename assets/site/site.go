@@ -126,7 +126,7 @@ type Node struct {
 // RootDevice, and user and password of a BMC: a node that gives a part of one gives all of it.
 type NodeDefaults struct {
 	BootMode   string            `yaml:"bootMode" enum:"UEFI|UEFISecureBoot|legacy" doc:"bootMode of nodes that do not give one; with UEFISecureBoot unknown machines load signed boot programs, too."`
-	BMC        Login             `yaml:"bmc" doc:"Who logs in to the BMCs of nodes that give neither username nor password."`
+	BMC        Login             `yaml:"bmc" doc:"Who logs in to the BMCs of nodes that give neither username nor password. Their addresses are in networks.bmc.cidr or discover.bmcs, if one is given."`
 	OS         OS                `yaml:"os" doc:"What nodes are installed with. Image, url, sha256, format and userData are one value: a node that gives one of them gets none of the others from here."`
 	RootDevice *RootDevice       `yaml:"rootDevice" doc:"The disk of nodes without a rootDevice of their own; hints are not mixed."`
 	Overwrite  Consent           `yaml:"overwrite" doc:"overwrite of nodes that do not say; false there refuses what is allowed here."`

@@ -21,6 +21,7 @@ func (r *reader) validate(s *Site) {
 	}
 
 	r.checkDiscover(s)
+	r.checkSharedLogin(s)
 	r.checkRoom(s)
 	r.checkIdentity(s.Nodes)
 	r.checkVirtualMedia(s)
