@@ -24,8 +24,8 @@ import (
 // prints replies, "watch" prints every DHCPACK on the cable.
 const clientEnv = "FIRSTLIGHT_DHCP_CLIENT"
 
-// sendLines sends "PORT HEX" lines to the server from port 67 of cli0, as a relay would, and
-// prints each reply, or "none" after a while.
+// sendLines sends "PORT WAIT HEX" lines to the server from port 67 of cli0, as a relay would, and prints the reply to
+// each, or "none" after that time.
 func sendLines(in io.Reader, out io.Writer) error {
 	conn, err := listen("cli0", PortServer)
 	if err != nil {
@@ -41,7 +41,11 @@ func sendLines(in io.Reader, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		text, unanswered := strings.CutSuffix(text, " unanswered")
+		waitText, text, _ := strings.Cut(text, " ")
+		wait, err := time.ParseDuration(waitText)
+		if err != nil {
+			return err
+		}
 		data, err := hex.DecodeString(text)
 		if err != nil {
 			return err
@@ -49,26 +53,35 @@ func sendLines(in io.Reader, out io.Writer) error {
 		if _, err := conn.WriteToUDPAddrPort(data, netip.AddrPortFrom(netip.MustParseAddr("172.22.0.1"), uint16(port))); err != nil {
 			return err
 		}
-		if unanswered {
+		if wait == 0 {
 			fmt.Fprintln(out, "none")
 			continue
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
 			return err
 		}
-		fmt.Fprintln(out, readReply(conn, buf))
+		fmt.Fprintln(out, readReply(conn, buf, transaction(data)))
 	}
 	return lines.Err()
 }
 
-// readReply returns the next reply in hex, or "none"; the server's own probes are not replies.
-func readReply(conn *net.UDPConn, buf []byte) string {
+// transaction is what a reply has in common with its request (RFC 2131, xid); "" of what is too short.
+func transaction(packet []byte) string {
+	if len(packet) < 8 {
+		return ""
+	}
+	return string(packet[4:8])
+}
+
+// readReply returns the reply of a transaction in hex, or "none". The server's own probes are no replies, and one to an
+// earlier packet may be late.
+func readReply(conn *net.UDPConn, buf []byte, of string) string {
 	for {
 		n, _, err := conn.ReadFromUDPAddrPort(buf)
 		if err != nil {
 			return "none"
 		}
-		if n > 0 && buf[0] == byte(dhcpv4.OpcodeBootReply) {
+		if n > 0 && buf[0] == byte(dhcpv4.OpcodeBootReply) && transaction(buf[:n]) == of {
 			return hex.EncodeToString(buf[:n])
 		}
 	}
@@ -125,7 +138,14 @@ type wirePacket struct {
 	port       int
 	data       []byte
 	unanswered bool // nobody waits for a reply
+	maybe      bool // there may be no reply, and it is not waited for as one that must come
 }
+
+// Times to wait for a reply: one that must come on a slow machine, too, and one that may not come.
+const (
+	replyPatience   = 10 * time.Minute
+	silencePatience = 2 * time.Second
+)
 
 // exchangeAll sends packets from the client namespace, which has 172.22.0.2, and returns
 // the reply to each, nil where there was none.
@@ -135,11 +155,14 @@ func exchangeAll(t *testing.T, l lab, packets ...wirePacket) []*dhcpv4.DHCPv4 {
 	require.NoError(t, err)
 	var in strings.Builder
 	for _, p := range packets {
-		fmt.Fprintf(&in, "%d %x", p.port, p.data)
-		if p.unanswered {
-			in.WriteString(" unanswered")
+		wait := replyPatience
+		switch {
+		case p.unanswered:
+			wait = 0
+		case p.maybe:
+			wait = silencePatience
 		}
-		in.WriteByte('\n')
+		fmt.Fprintf(&in, "%d %s %x\n", p.port, wait, p.data)
 	}
 	cmd := exec.CommandContext(t.Context(), "ip", "netns", "exec", l.client, self)
 	cmd.Env = append(os.Environ(), clientEnv+"=send")
