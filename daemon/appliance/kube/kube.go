@@ -81,6 +81,7 @@ type Cluster struct {
 	beside func(ctx context.Context, report bringup.Report)
 
 	memory apply.Cache // of the system's objects
+	seen   time.Time   // when etcd and the API server ran last, or were looked for first (KeepRestartable)
 
 	mu      sync.Mutex
 	desired Config

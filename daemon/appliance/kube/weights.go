@@ -38,20 +38,22 @@ func wantedWeights(missingFor time.Duration) weights {
 }
 
 // KeepRestartable gives units the processor before pods while etcd or the API server does not run, and
-// takes it back when both do. It returns when ctx ends, or with the error of /proc or systemd.
+// takes it back when both do. It returns when ctx ends, or with the error of /proc or systemd, and is then called again.
 func (c *Cluster) KeepRestartable(ctx context.Context) error {
 	var current weights // unknown: an earlier daemon may have set others
-	seen := time.Now()
+	if c.seen.IsZero() {
+		c.seen = time.Now()
+	}
 	for {
 		running, err := controlPlaneRuns(c.path(procfs.DefaultMountPoint))
 		if err != nil {
 			return err
 		}
 		if running {
-			seen = time.Now()
+			c.seen = time.Now()
 		}
 
-		if want := wantedWeights(time.Since(seen)); want != current {
+		if want := wantedWeights(time.Since(c.seen)); want != current {
 			if err := c.setWeights(ctx, want); err != nil {
 				return err
 			}

@@ -2,12 +2,14 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -71,6 +73,26 @@ func TestWeightsAreSetAtTheStart(t *testing.T) {
 		"systemctl set-property --runtime system.slice CPUWeight=30",
 		"systemctl set-property --runtime kubelet.service CPUWeight=50",
 	}, calls)
+}
+
+// TestAFailureDoesNotPutTheKubeletBehindAgain: the control plane is missing since it was seen, however often systemd fails.
+func TestAFailureDoesNotPutTheKubeletBehindAgain(t *testing.T) {
+	root := t.TempDir()
+	writeProcesses(t, filepath.Join(root, "proc"), "kubelet")
+	synctest.Test(t, func(t *testing.T) {
+		var calls []string
+		failure, ctx := errors.New("systemd does not answer"), t.Context()
+		c := Cluster{Root: root, Run: func(_ context.Context, _ io.Reader, _ string, args ...string) (string, error) {
+			calls = append(calls, args[len(args)-1])
+			if args[len(args)-1] == "CPUWeight=300" {
+				return "", failure
+			}
+			return "", nil
+		}}
+		require.ErrorIs(t, c.KeepRestartable(ctx), failure, "after a minute")
+		require.ErrorIs(t, c.KeepRestartable(ctx), failure)
+		assert.Equal(t, []string{"CPUWeight=30", "CPUWeight=50", "CPUWeight=300", "CPUWeight=300"}, calls)
+	})
 }
 
 // writeProcesses makes a folder as /proc has one for each process, and returns the one they are in.
