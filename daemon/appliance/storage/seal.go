@@ -71,6 +71,18 @@ func planMaking(require Requirement, m means) making {
 	}
 }
 
+// describeForeign says that DATA was opened by what everybody has, although the site requires more; "" if it was not. An
+// appliance in use keeps DATA that it made before its site required that. Someone who had the stick in hand may have put
+// another DATA in its place, whose keys they know, and nothing on a stick tells the two apart.
+func describeForeign(require Requirement, opened stick.Seal) string {
+	if require != RequireTPM && require != RequireKeyFile || opened != stick.SealBeside && opened != stick.SealNone {
+		return ""
+	}
+	return fmt.Sprintf("site.yaml requires that DATA is sealed (appliance.seal.require: %s), and at this start it opened "+
+		"without: if it was sealed before, someone has put another DATA in its place; then write a new stick, restore an "+
+		"away copy on it, and replace the rack's passwords and keys.", require)
+}
+
 // resealing is what is changed of a volume that was opened. What is added comes first, and is tried, before anything
 // is removed.
 type resealing struct {

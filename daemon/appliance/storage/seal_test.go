@@ -87,6 +87,30 @@ func TestPlanResealing(t *testing.T) {
 	}
 }
 
+// TestDataThatIsNotSealedAsRequiredIsNamed, and used: an appliance in use may have made it before.
+func TestDataThatIsNotSealedAsRequiredIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		require Requirement
+		opened  stick.Seal
+		named   bool
+	}{
+		{RequireTPM, stick.SealBeside, true},
+		{RequireTPM, stick.SealNone, true},
+		{RequireTPM, stick.SealTPM, false},
+		{RequireTPM, stick.SealKeyFile, false}, // in another machine
+		{RequireKeyFile, stick.SealBeside, true},
+		{RequireNothing, stick.SealBeside, false},
+		{RequireUnknown, stick.SealBeside, false},
+	} {
+		text := describeForeign(c.require, c.opened)
+		assert.Equal(t, c.named, text != "", "%+v", c)
+		if c.named {
+			assert.Contains(t, text, "appliance.seal.require: "+string(c.require))
+			assert.Contains(t, text, "someone has put another DATA in its place")
+		}
+	}
+}
+
 func TestDescribeLocked(t *testing.T) {
 	sealed, file := []token{{Way: stick.SealTPM}}, []token{{Way: stick.SealKeyFile}}
 	for _, c := range []struct {

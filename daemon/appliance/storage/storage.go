@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/go-tpm/tpm2/transport"
 	"golang.org/x/sys/unix"
@@ -165,7 +166,8 @@ func (k Preparer) mountData(ctx context.Context, boot stick.BootInfo, require Re
 	}
 
 	record.State = stick.StorageData
-	record.Seal, record.KeyFile, record.SealNote = seal.Way, seal.KeyFile, seal.Note
+	record.Seal, record.KeyFile = seal.Way, seal.KeyFile
+	record.SealNote = strings.TrimSpace(describeForeign(require, seal.Opened) + " " + seal.Note)
 	return record, nil
 }
 
@@ -179,7 +181,7 @@ func (k Preparer) openData(ctx context.Context, partition string) (device string
 	_, err = luks.Read(f)
 	f.Close()
 	if errors.Is(err, luks.ErrNone) {
-		return partition, sealInfo{Way: stick.SealNone}, nil
+		return partition, sealInfo{Way: stick.SealNone, Opened: stick.SealNone}, nil
 	}
 	if err != nil {
 		return "", seal, fmt.Errorf("open %s: %w; write the stick again with --forget, and restore an away copy",

@@ -228,6 +228,7 @@ func (v volume) unlock(ctx context.Context, open func(key []byte) error) (seal s
 		return seal, err
 	}
 
+	seal.Opened = o.token.Way
 	v.k.Log.Info("DATA is unlocked", "by", o.token.Way)
 	resealErr := v.reseal(ctx, h, o, r)
 	if h, err = v.header(ctx); err != nil {
@@ -252,7 +253,8 @@ func (v volume) unlock(ctx context.Context, open func(key []byte) error) (seal s
 
 // sealInfo is what the record says of a volume.
 type sealInfo struct {
-	Way     stick.Seal
+	Way     stick.Seal // of the next boot
+	Opened  stick.Seal // now
 	KeyFile bool
 	Note    string
 }

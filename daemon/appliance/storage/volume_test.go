@@ -94,13 +94,18 @@ func makeVolume(t *testing.T, m *machine) (path string, key []byte) {
 	return path, key
 }
 
-// boot opens DATA on a machine.
+// boot opens DATA on a machine. By what it was opened now is left out.
 func boot(t *testing.T, m *machine, path string) (sealInfo, error) {
 	t.Helper()
 	k := m.preparer(t)
-	return volume{k: k, device: path}.unlock(t.Context(), func(key []byte) error {
+	seal, err := volume{k: k, device: path}.unlock(t.Context(), func(key []byte) error {
 		return volume{k: Preparer{}, device: path}.try(t.Context(), key, "")
 	})
+	if err == nil {
+		assert.NotEmpty(t, seal.Opened)
+	}
+	seal.Opened = ""
+	return seal, err
 }
 
 // ways are those that a header has, in order.
@@ -296,6 +301,7 @@ func TestABrokenTPMTakesNothingAway(t *testing.T) {
 	seal, err := volume{k: k, device: path}.unlock(t.Context(), func([]byte) error { return nil })
 	require.NoError(t, err)
 	assert.Equal(t, stick.SealBeside, seal.Way)
+	assert.Equal(t, stick.SealBeside, seal.Opened)
 	assert.Contains(t, seal.Note, "What opens DATA was not changed")
 	assert.Equal(t, []stick.Seal{stick.SealBeside}, ways(t, path))
 }
@@ -322,7 +328,9 @@ func TestATPMThatSealsInVainIsNotInTheWay(t *testing.T) {
 		assert.Equal(t, []stick.Seal{stick.SealBeside}, ways(t, path))
 	}
 	m.keyFile = ownKey
-	assert.Equal(t, stick.SealKeyFile, unlock().Way)
+	sealed := unlock()
+	assert.Equal(t, stick.SealKeyFile, sealed.Way)
+	assert.Equal(t, stick.SealBeside, sealed.Opened, "before it had the key file")
 	assert.Equal(t, []stick.Seal{stick.SealKeyFile}, ways(t, path))
 
 	software = tpmtest.Start(t, t.TempDir()) // a session was left in the other
