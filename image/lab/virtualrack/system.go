@@ -95,8 +95,12 @@ func makeSystem(dir, program string, o Order, document, key string) error {
 		files = append(files, disk.TextFile(name, []byte(text.String())))
 	}
 
+	path := filepath.Join(dir, seedImage)
+	if err := os.WriteFile(disk.PartPath(path), nil, 0o600); err != nil { // the site has passwords
+		return err
+	}
 	const mib = 1 << 20
-	return disk.Write(context.Background(), filepath.Join(dir, seedImage), disk.Layout{
+	return disk.Finish(context.Background(), path, disk.Layout{
 		GUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c300",
 		Partitions: []disk.Partition{{
 			Name: seedLabel, Type: gpt.TypeBasicData, GUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c301",
