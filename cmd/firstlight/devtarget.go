@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -141,7 +142,7 @@ func openInstalled(context.Context) (target, error) {
 	if os.Geteuid() != 0 {
 		return target{}, errors.New("needs root to enter the appliance: sudo firstlight dev push")
 	}
-	return newCommandTarget("the appliance of this machine", install.Command), nil
+	return newCommandTarget("the appliance of this machine", newInstallation(io.Discard).Command), nil
 }
 
 // newCommandTarget is an appliance that is entered by a command of this machine.

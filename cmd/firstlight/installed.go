@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 
@@ -75,7 +76,7 @@ func becomeInstalled(cmd *cobra.Command, words []string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("needs root to enter the appliance: sudo firstlight installed")
 	}
-	inside, err := install.Command(cmd.Context(), words...)
+	inside, err := newInstallation(io.Discard).Command(cmd.Context(), words...)
 	if err != nil {
 		return err
 	}

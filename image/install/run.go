@@ -170,18 +170,33 @@ func switchOff(appliance *process.Child) {
 	appliance.Kill()
 }
 
-// Command is a command that will run in the appliance, for as long as it is on.
-func Command(ctx context.Context, words ...string) (*exec.Cmd, error) {
-	if _, err := (Installation{}).Receipt(); err != nil {
+// Command is a command that will run in the appliance, for as long as it is on. The unit is active as soon as it has its
+// interfaces, since the machine's network waits for it: then the appliance is waited for.
+func (i Installation) Command(ctx context.Context, words ...string) (*exec.Cmd, error) {
+	if _, err := i.Receipt(); err != nil {
 		return nil, err
 	}
 
-	var systemd process.ID
-	if err := readJSON(filepath.Join(runDir, runningFile), &systemd); err != nil || !systemd.Alive() {
-		return nil, fmt.Errorf("the appliance does not run; systemctl status %s says why", UnitName)
+	for {
+		isActive := i.Systemctl("is-active", "--quiet", UnitName) == nil
+		var systemd process.ID
+		err := readJSON(i.path(filepath.Join(runDir, runningFile)), &systemd)
+		switch {
+		case err == nil && systemd.Alive():
+			return container.Command(ctx, systemd.PID, words...), nil
+		case !isActive:
+			return nil, fmt.Errorf("the appliance does not run; systemctl status %s says why", UnitName)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the appliance is still starting: %w", context.Cause(ctx))
+		case <-time.After(startInterval):
+		}
 	}
-	return container.Command(ctx, systemd.PID, words...), nil
 }
+
+// startInterval is how often it is looked whether an appliance that starts can be entered.
+const startInterval = 200 * time.Millisecond
 
 func readJSON(path string, into any) error {
 	text, err := os.ReadFile(path)

@@ -1,10 +1,17 @@
 package install
 
 import (
+	"context"
+	"errors"
+	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/image/lab/process"
 )
 
 // TestAnApplianceThatBreaksIsStartedAgain: systemd restarts a unit that failed, and leaves one alone that is done.
@@ -26,6 +33,40 @@ func TestAnApplianceThatBreaksIsStartedAgain(t *testing.T) {
 		assert.Equal(t, c.again, again, c)
 		assert.Equal(t, c.isFailed, err != nil, "%v: %v", c, err)
 	}
+}
+
+// TestACommandWaitsForAnApplianceThatStarts: its unit is active before, so that whoever started it gives the next command.
+func TestACommandWaitsForAnApplianceThatStarts(t *testing.T) {
+	asked, runs := 0, true
+	i := Installation{Prefix: t.TempDir()}
+	require.NoError(t, os.MkdirAll(i.path(Dir), 0o755))
+	require.NoError(t, os.MkdirAll(i.path(runDir), 0o755))
+	require.NoError(t, i.writeReceipt(Receipt{Complete: true}))
+	i.Systemctl = func(...string) error {
+		if asked++; asked == 3 {
+			id, err := process.Identify(os.Getpid())
+			require.NoError(t, err)
+			require.NoError(t, writeJSON(i.path(runDir+"/"+runningFile), id))
+		}
+		if !runs {
+			return errors.New("inactive")
+		}
+		return nil
+	}
+	command, err := i.Command(t.Context(), "true")
+	require.NoError(t, err)
+	assert.Contains(t, command.Args, strconv.Itoa(os.Getpid()))
+	assert.Equal(t, 3, asked)
+
+	require.NoError(t, os.Remove(i.path(runDir+"/"+runningFile)))
+	runs = false
+	_, err = i.Command(t.Context(), "true")
+	assert.ErrorContains(t, err, "the appliance does not run; systemctl status firstlight.service says why")
+	runs = true
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = i.Command(ctx, "true")
+	assert.ErrorContains(t, err, "still starting")
 }
 
 // TestCommandsOfTheUnitAreRefusedByHand: by hand they would take the interfaces from an appliance that runs.

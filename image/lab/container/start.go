@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -19,7 +20,8 @@ import (
 
 // Start starts the appliance that the plan describes, in new namespaces, as a child of this process. file is where the
 // plan is kept, and first the command line by which FirstProcess is reached, without its last two words. connect is
-// called with the child's PID when its network can be entered and before its systemd starts.
+// called with the child's PID when its network can be entered and before its systemd starts. When Start returns, commands
+// may enter all of it.
 func Start(p Plan, file string, first []string, connect func(pid int) error) (*process.Child, error) {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err == nil {
@@ -66,6 +68,9 @@ func Start(p Plan, file string, first []string, connect func(pid int) error) (*p
 		return nil, fmt.Errorf("start appliance: its first process ended: %w", errors.Join(appliance.Err(), err))
 	}
 
+	// It gives its output up when it has the appliance's root. Until then a command that entered it would run on this
+	// machine's.
+	_, _ = io.Copy(io.Discard, mounted) // or it has ended, which appliance says
 	return appliance, nil
 }
 
