@@ -114,6 +114,22 @@ func hasName(f *os.File) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
+// LockDir waits until no other process has a folder locked, and has it until unlock or its end.
+func LockDir(dir string) (unlock func(), err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(d.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		d.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return func() { _ = d.Close() }, nil
+}
+
 // SyncDir brings a folder's names to the medium.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)

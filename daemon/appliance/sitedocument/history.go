@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"firstlight.dev/firstlight/assets/atomicfile"
 )
 
@@ -48,7 +46,7 @@ func (h *History) Add(text []byte, by string, at time.Time) error {
 	if err := os.MkdirAll(h.Dir, 0o700); err != nil {
 		return fmt.Errorf("keep site: %w", err)
 	}
-	unlock, err := lock(h.Dir)
+	unlock, err := atomicfile.LockDir(h.Dir)
 	if err != nil {
 		return fmt.Errorf("keep site: %w", err)
 	}
@@ -133,19 +131,6 @@ func bound(all []Entry) []Entry {
 		}
 	}
 	return all
-}
-
-// lock waits until no other process adds to a folder.
-func lock(dir string) (unlock func(), err error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-		d.Close()
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
-	}
-	return func() { _ = d.Close() }, nil
 }
 
 // Lines before the text of an entry.

@@ -79,10 +79,14 @@ func (b Bucket) client() (*minio.Client, error) {
 func list(ctx context.Context, c *minio.Client, bucket, prefix string) (all []minio.ObjectInfo, a Answer, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	sum := sha256.New()
+	sum, listed := sha256.New(), 0
 	for o := range c.ListObjects(ctx, bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 		if o.Err != nil {
 			return nil, Answer{}, fmt.Errorf("list bucket %s: %w", bucket, o.Err)
+		}
+		if listed++; listed > maxListed {
+			a.Refusal = describeCrowd(prefix)
+			break
 		}
 		if !isWanted(o.Key) {
 			continue

@@ -15,6 +15,7 @@ const (
 	maxFiles    = 500
 	maxFileSize = 1 << 20 // bytes
 	maxSize     = 8 << 20 // bytes of all files
+	maxListed   = 20_000  // names that are looked at, whatever they are of
 )
 
 // Request is what is to be fetched, as the process that fetches reads it. One of Git and Bucket is given.
@@ -104,6 +105,12 @@ func (f *files) add(name string, size int64, read func() ([]byte, error)) error 
 	}
 	f.all[name] = text
 	return nil
+}
+
+// describeCrowd is why a folder with too many names is refused.
+func describeCrowd(folder string) string {
+	return fmt.Sprintf("folder %q of it has more than %d files and folders; keep what is of an appliance in a folder of its own, "+
+		"and name that in appliance.follow.path", folder, maxListed)
 }
 
 // describeMissing is why a revision without any file is refused: applied, it would remove all that came from the source.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -154,26 +155,34 @@ func readTree(c *object.Commit, folder string) (all map[string][]byte, refusal s
 	}
 
 	var read files
-	walker := tree.Files()
+	walker := object.NewTreeWalker(tree, true, nil)
 	defer walker.Close()
-	err = walker.ForEach(func(f *object.File) error {
-		if !isWanted(f.Name) {
-			return nil
+	for listed := 0; refusal == ""; listed++ {
+		name, entry, err := walker.Next()
+		if errors.Is(err, io.EOF) {
+			break
 		}
-		if f.Mode != filemode.Regular && f.Mode != filemode.Executable {
-			refusal = f.Name + " is a link; put the file itself in its place"
-			return nil
+		if err != nil {
+			return nil, "", fmt.Errorf("read commit %s: %w", c.Hash, err)
 		}
-		if err := read.add(f.Name, f.Size, func() ([]byte, error) {
-			text, err := f.Contents()
-			return []byte(text), err
-		}); err != nil {
-			refusal = err.Error()
+		switch {
+		case listed == maxListed: // trees in trees can be more than there are objects
+			refusal = describeCrowd(folder)
+		case entry.Mode == filemode.Dir, entry.Mode == filemode.Submodule, !isWanted(name):
+		case entry.Mode != filemode.Regular && entry.Mode != filemode.Executable:
+			refusal = name + " is a link; put the file itself in its place"
+		default:
+			f, err := tree.TreeEntryFile(&entry)
+			if err == nil {
+				err = read.add(name, f.Size, func() ([]byte, error) {
+					text, err := f.Contents()
+					return []byte(text), err
+				})
+			}
+			if err != nil {
+				refusal = err.Error()
+			}
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, "", fmt.Errorf("read commit %s: %w", c.Hash, err)
 	}
 	if refusal == "" && len(read.all) == 0 {
 		refusal = describeMissing(folder)

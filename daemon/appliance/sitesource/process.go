@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -26,6 +27,8 @@ const (
 	maxAnswer     = 2 * maxSize
 	nobody        = 65534
 	maxFetchFiles = 256
+	processorTime = time.Minute // that it may take; more ends the process
+	niceness      = 10
 )
 
 // Process fetches in a process of its own: what comes from outside is unpacked by a user without rights, and whatever it
@@ -59,7 +62,8 @@ func (p Process) Fetch(ctx context.Context, r Request) (Answer, error) {
 	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(question), &bounded{to: &out, room: maxAnswer}, &bounded{to: &complaints, room: 4 << 10}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Run(); err != nil {
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	if err := runWithoutGains(cmd); err != nil {
 		if ctx.Err() != nil {
 			return Answer{}, fmt.Errorf("the source did not answer within %s", fetchTimeout)
 		}
@@ -76,6 +80,25 @@ func (p Process) Fetch(ctx context.Context, r Request) (Answer, error) {
 		return Answer{}, errors.New(got.Error)
 	}
 	return got.Answer, nil
+}
+
+// runWithoutGains runs a program that gains no rights by the programs that it starts, and that gives way to others.
+func runWithoutGains(cmd *exec.Cmd) error {
+	ended := make(chan error, 1)
+	go func() {
+		// Programs have both from the thread that starts them. It is never unlocked, so nothing else is ever started by
+		// it; nor does it end before the program, which would end with it (Pdeathsig).
+		runtime.LockOSThread()
+		if err := errors.Join(
+			unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+			unix.Setpriority(unix.PRIO_PROCESS, 0, niceness),
+		); err != nil {
+			ended <- fmt.Errorf("bound what fetching may do: %w", err)
+			return
+		}
+		ended <- cmd.Run()
+	}()
+	return <-ended
 }
 
 // bounded takes as many bytes as there is room for, and drops the rest.
@@ -109,10 +132,11 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(said)
 }
 
-// giveUpRights makes a process of root one of nobody, which writes no file and has bounded memory.
+// giveUpRights makes a process of root one of nobody, which writes no file and has bounded memory and processor time.
 func giveUpRights(memory uint64) error {
 	for resource, limit := range map[int]uint64{
 		unix.RLIMIT_DATA:   memory,
+		unix.RLIMIT_CPU:    uint64(processorTime.Seconds()),
 		unix.RLIMIT_FSIZE:  0,
 		unix.RLIMIT_CORE:   0,
 		unix.RLIMIT_NOFILE: maxFetchFiles,

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"reflect"
 	"time"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
@@ -45,19 +47,34 @@ func readRecord(path, source string) (record, error) {
 	return r, nil
 }
 
-func (r record) save(path string) error {
+// save writes the record that follows from was, unless that one was forgotten meanwhile.
+func (r record) save(path string, was record) (isSaved bool, err error) {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode record of the source: %w", err)
+		return false, fmt.Errorf("encode record of the source: %w", err)
+	}
+	unlock, err := atomicfile.LockDir(filepath.Dir(path))
+	if err != nil {
+		return false, fmt.Errorf("save record of the source: %w", err)
+	}
+	defer unlock()
+	if have, err := readRecord(path, r.Source); err != nil || !reflect.DeepEqual(have, was) {
+		return false, err
 	}
 	if err := atomicfile.WriteChanged(path, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("save record of the source: %w", err)
+		return false, fmt.Errorf("save record of the source: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
-// Forget removes the record of what was applied: the next revision is taken wherever it comes from.
+// Forget removes the record of what was applied: the next revision is taken wherever it comes from. A step that began
+// before is done again.
 func Forget(path string) error {
+	unlock, err := atomicfile.LockDir(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("forget the source: %w", err)
+	}
+	defer unlock()
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forget the source: %w", err)
 	}

@@ -6,6 +6,7 @@ package sitesource
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -21,6 +22,9 @@ const idleInterval = 5 * time.Second
 
 // retryInterval is how soon what waits for the API is tried again, however seldom the source is asked.
 const retryInterval = time.Minute
+
+// lostInterval is how soon a source that was lost is asked again; each further time the pause is twice as long.
+const lostInterval = 15 * time.Second
 
 // Follower follows the source that the site names, and does nothing while it names none. All fields are needed.
 type Follower struct {
@@ -52,6 +56,7 @@ func (f *Follower) Run(ctx context.Context, ready func() bool) error {
 	if !rerun.Await(ctx, ready) {
 		return nil
 	}
+	losses := 0
 	for {
 		pause := idleInterval
 		if follow := f.Site().WithDefaults().Appliance.Follow; follow == nil {
@@ -61,9 +66,16 @@ func (f *Follower) Run(ctx context.Context, ready func() bool) error {
 			if err := f.step(ctx, follow); err != nil && ctx.Err() == nil {
 				return err
 			}
-			if f.Status().State == status.SourceWorking {
+			switch f.Status().State {
+			case status.SourceWorking:
 				pause = min(pause, retryInterval)
+			case status.SourceLost:
+				pause = lostPause(losses, pause)
+				losses++
 			}
+		}
+		if now := f.Status(); now == nil || now.State != status.SourceLost {
+			losses = 0
 		}
 
 		select {
@@ -73,6 +85,17 @@ func (f *Follower) Run(ctx context.Context, ready func() bool) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// lostPause is how long a source that was lost so often before is left alone, interval at most. It is another one for each
+// of many appliances, which would ask a source that is back all at once.
+func lostPause(losses int, interval time.Duration) time.Duration {
+	pause := lostInterval
+	for ; losses > 0 && pause < interval; losses-- {
+		pause *= 2
+	}
+	pause = min(pause, interval)
+	return pause - rand.N(pause/4+1)
 }
 
 // Recheck has the source asked now.

@@ -50,10 +50,16 @@ func (f *Follower) step(ctx context.Context, follow *site.Follow) error {
 			f.held = Answer{}
 		}
 	}
-	f.report(r, next)
-	if err := next.save(f.Path); err != nil {
+	isSaved, err := next.save(f.Path, r)
+	if err != nil {
 		return err
 	}
+	if !isSaved { // what came of it follows from what was forgotten
+		f.held = Answer{}
+		f.Recheck()
+		return nil
+	}
+	f.report(r, next)
 	f.set(&next)
 	return nil
 }
