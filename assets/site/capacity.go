@@ -28,8 +28,9 @@ func (r *reader) checkRoom(s *Site) {
 	if s.Networks.Provisioning == nil || s.Networks.Provisioning.DHCP.Range.IsZero() {
 		which = "default range"
 	}
-	r.refuse(at, "%d nodes boot on this network and the %s %s has %d addresses; give a larger one, and a larger cidr if "+
-		"it has no room", nodes, which, d.DHCP.Range, size)
+	r.refuse(at, refusal{reason: tooFewAddresses, of: d.DHCP.Range.String(), extent: nodes},
+		"%d nodes boot on this network and the %s %s has %d addresses; give a larger one, and a larger cidr if it has no room",
+		nodes, which, d.DHCP.Range, size)
 }
 
 // size is how many IPv4 addresses a range has; 0 for any other range.

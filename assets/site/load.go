@@ -9,34 +9,55 @@ import (
 // Load reads a new document, called name in messages. It returns every problem found, sorted by line, and a nil Site if
 // there is one. Absent, empty and comment-only data is the zero Site. Load fills in no defaults.
 func Load(name string, data []byte) (*Site, Problems) {
-	s, _, problems := load(name, data, true)
+	s, _, problems := (&reader{}).load(name, data)
 	return s, problems
 }
 
 // Accept reads a document that is in use, as Load does. What versions began to refuse after documents with it had been
 // in use is no problem: an appliance starts again with the site that it had. It is in notes, sorted by line.
 func Accept(name string, data []byte) (s *Site, notes, problems Problems) {
-	return load(name, data, false)
+	return (&reader{isInUse: true}).load(name, data)
 }
 
 // LoadAfter reads a new document in place of the one in use, as Load does. What Accept notes of the one in use is no
 // problem of the new one, wherever in it it is.
 func LoadAfter(name string, data, inUse []byte) (*Site, Problems) {
-	s, notes, problems := Accept(name, data)
-	_, before, _ := Accept(name, inUse)
-	for _, n := range notes {
-		if !slices.ContainsFunc(before, func(b Problem) bool { return b.Message == n.Message }) {
-			problems = append(problems, n)
-		}
-	}
-	if len(problems) > 0 {
-		return nil, problems.Sort()
-	}
-	return s, nil
+	before := reader{isInUse: true}
+	before.load(name, inUse)
+	s, _, problems := (&reader{before: before.refusals}).load(name, data)
+	return s, problems
 }
 
-func load(name string, data []byte, isNew bool) (s *Site, notes, problems Problems) {
-	r := reader{Document: yamldoc.Document{File: name, Kind: "a site file"}, isNew: isNew}
+// reader finds the problems of one document that its values have with each other.
+type reader struct {
+	yamldoc.Document
+	isInUse  bool
+	before   []refusal // that the document in use has, which this one replaces
+	refusals []refusal
+}
+
+// refusal is something that a document in use may have, because there was a version that accepted it.
+type refusal struct {
+	reason refusalReason
+	of     string // whose it is, or what
+	extent int    // of it: a larger one than in the document in use is refused
+}
+
+type refusalReason string
+
+const (
+	systemRefused    refusalReason = "system"
+	imageOfDrive     refusalReason = "image-of-drive"
+	imageCompressed  refusalReason = "image-compressed"
+	imageOfCloud     refusalReason = "image-of-cloud"
+	userDataUnclear  refusalReason = "user-data-unclear"
+	loginToldOutside refusalReason = "login-told-outside"
+	ignitionCluster  refusalReason = "ignition-cluster"
+	tooFewAddresses  refusalReason = "too-few-addresses"
+)
+
+func (r *reader) load(name string, data []byte) (s *Site, notes, problems Problems) {
+	r.Document = yamldoc.Document{File: name, Kind: "a site file"}
 	s = &Site{}
 	if r.Decode(data, s) {
 		r.validate(s)
@@ -49,18 +70,15 @@ func load(name string, data []byte, isNew bool) (s *Site, notes, problems Proble
 	return s, notes, nil
 }
 
-// reader finds the problems of one document that its values have with each other.
-type reader struct {
-	yamldoc.Document
-	isNew bool // it is not in use yet
-}
-
-// refuse reports what a document in use may have, because there was a version that accepted it. Two such things differ
-// in their messages.
-func (r *reader) refuse(path, format string, args ...any) {
-	if r.isNew {
-		r.Report(path, format, args...)
-	} else {
+// refuse reports what only a document in use may have.
+func (r *reader) refuse(path string, what refusal, format string, args ...any) {
+	r.refusals = append(r.refusals, what)
+	isKept := slices.ContainsFunc(r.before, func(b refusal) bool {
+		return b.reason == what.reason && b.of == what.of && b.extent >= what.extent
+	})
+	if r.isInUse || isKept {
 		r.Note(path, format, args...)
+	} else {
+		r.Report(path, format, args...)
 	}
 }

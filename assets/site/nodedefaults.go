@@ -81,6 +81,7 @@ func (r *reader) checkSharedLogin(s *Site) {
 		}
 		r.refuse(
 			fmt.Sprintf("nodes[%d].bmc.address", i),
+			refusal{reason: loginToldOutside, of: n.BMC.Address.Host()},
 			"%s is not in a network of BMCs (%s), and would be told nodeDefaults.bmc; correct it, or give username and "+
 				"password here", yamldoc.Quote(n.BMC.Address.Host()), describePrefixes(networks),
 		)

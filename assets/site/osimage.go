@@ -82,18 +82,20 @@ func (r *reader) checkImageName(o *OS, path string) {
 	hasPlatform := func(word string) bool { return slices.Contains(splitWords(name), word) }
 	switch i := slices.IndexFunc(family.platforms, hasPlatform); {
 	case family.refusal != "":
-		r.refuse(at, "%s: %s", yamldoc.Quote(name), family.refusal)
+		r.refuse(at, refusal{reason: systemRefused, of: name}, "%s: %s", yamldoc.Quote(name), family.refusal)
 	case strings.HasSuffix(name, ".iso"):
-		r.refuse(at, "%s is started from a drive, not written to a disk; use the disk image of that system, qcow2 or raw",
-			yamldoc.Quote(name))
+		r.refuse(at, refusal{reason: imageOfDrive, of: name},
+			"%s is started from a drive, not written to a disk; use the disk image of that system, qcow2 or raw", yamldoc.Quote(name))
 	case hasSuffix(name, ".xz", ".gz", ".bz2", ".zst", ".zip"):
-		r.refuse(at, "%s is compressed, and would be written to the disk as it is; unpack it first", yamldoc.Quote(name))
+		r.refuse(at, refusal{reason: imageCompressed, of: name},
+			"%s is compressed, and would be written to the disk as it is; unpack it first", yamldoc.Quote(name))
 	case i >= 0 && o.UserData == "":
-		r.refuse(at, "%s is made for %s, and reads no config drive; use the image of that system for openstack",
-			yamldoc.Quote(name), family.platforms[i])
+		r.refuse(at, refusal{reason: imageOfCloud, of: name},
+			"%s is made for %s, and reads no config drive; use the image of that system for openstack", yamldoc.Quote(name), family.platforms[i])
 	case o.UserData == "" && o.mayReadIgnition():
-		r.refuse(at, "%s may read Ignition, as Fedora CoreOS does, or cloud-init's user data, which it gets now; say which "+
-			"with userData: ignition or userData: cloud-init", yamldoc.Quote(name))
+		r.refuse(at, refusal{reason: userDataUnclear, of: name},
+			"%s may read Ignition, as Fedora CoreOS does, or cloud-init's user data, which it gets now; say which with "+
+				"userData: ignition or userData: cloud-init", yamldoc.Quote(name))
 	case o.UserData == UserDataIgnition && o.Image == StickImage:
 		r.Report(path+".userData", "%s reads cloud-init's; remove the line", StickImage)
 	}
@@ -132,6 +134,7 @@ func (r *reader) checkIgnitionNodes(s *Site) {
 				}
 				r.refuse(
 					fmt.Sprintf("clusters[%d].%s[%d]", i, role, j),
+					refusal{reason: ignitionCluster, of: string(name)},
 					"the image of %s reads Ignition, and clusters are made of Debian nodes with cloud-init; "+
 						"use another node, or another image", name,
 				)
