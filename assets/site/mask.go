@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -224,21 +223,27 @@ func lineStarts(text []byte) []int {
 // span is where an alias, or a scalar of one line, is in its text, with its quotes; false if it is written in another
 // way.
 func span(text []byte, lines []int, n *yaml.Node) (start, end int, ok bool) {
-	if n.Line < 1 || n.Line > len(lines) {
+	if start, ok = startOf(text, lines, n); !ok {
 		return 0, 0, false
+	}
+	length, ok := scalarLength(text[start:], n)
+	return start, start + length, ok
+}
+
+// startOf is where a scalar or an alias begins in its text, after its properties.
+func startOf(text []byte, lines []int, n *yaml.Node) (start int, ok bool) {
+	if n.Line < 1 || n.Line > len(lines) {
+		return 0, false
 	}
 	start = lines[n.Line-1]
 	for range n.Column - 1 {
 		_, size := utf8.DecodeRune(text[start:])
 		if size == 0 {
-			return 0, 0, false
+			return 0, false
 		}
 		start += size
 	}
-
-	start += len(properties.Find(text[start:]))
-	length, ok := scalarLength(text[start:], n)
-	return start, start + length, ok
+	return start + len(properties.Find(text[start:])), true
 }
 
 // scalarLength is how many bytes a scalar or an alias takes at the beginning of a text.
@@ -263,7 +268,7 @@ func scalarLength(text []byte, n *yaml.Node) (int, bool) {
 }
 
 var (
-	doubleQuoted = regexp.MustCompile(`^"(?:[^"\\]|\\.)*"`)
+	doubleQuoted = regexp.MustCompile(`(?s)^"(?:[^"\\]|\\.)*"`)
 	singleQuoted = regexp.MustCompile(`^'(?:[^']|'')*'`)
 )
 
@@ -286,57 +291,4 @@ func isSameNode(a, b *yaml.Node) bool {
 		}
 	}
 	return true
-}
-
-// announced is a comment that names a secret, also as a part of a word such as oldPassword, and what follows.
-var announced = sync.OnceValue(func() *regexp.Regexp {
-	keys := strings.Join(secretKeys(), "|")
-	return regexp.MustCompile(`(?i)(#.*?(?:` + keys + `)\w*["']?[ \t]*(?:[:=]|(?:is|was)\b)[ \t]*)(\S.*)$`)
-})
-
-// maskComments hides what comments say after the name of a secret.
-func maskComments(text []byte) []byte {
-	return eachLine(text, func(line string) string { return announced().ReplaceAllString(line, "${1}"+redacted) })
-}
-
-// unmaskComments puts back what maskComments hid, where a comment is as it was left.
-func unmaskComments(text, original []byte) []byte {
-	hidden := map[string][]string{}
-	eachLine(original, func(line string) string {
-		if at := announced().FindStringSubmatchIndex(line); at != nil {
-			comment := line[at[2]:]
-			masked := line[at[2]:at[3]] + redacted
-			hidden[masked] = append(hidden[masked], comment)
-		}
-		return line
-	})
-	return eachLine(text, func(line string) string {
-		at := announced().FindStringSubmatchIndex(line)
-		if at == nil || len(hidden[line[at[2]:]]) == 0 {
-			return line
-		}
-		was := hidden[line[at[2]:]]
-		hidden[line[at[2]:]] = was[1:]
-		return line[:at[2]] + was[0]
-	})
-}
-
-// eachLine changes each line of a text, which keeps its ends of lines.
-func eachLine(text []byte, change func(line string) string) []byte {
-	lines := strings.Split(string(text), "\n")
-	for i, line := range lines {
-		bare := strings.TrimSuffix(line, "\r")
-		lines[i] = change(bare) + line[len(bare):]
-	}
-	return []byte(strings.Join(lines, "\n"))
-}
-
-// hideComments is maskComments of a document that was read.
-func hideComments(n *yaml.Node) {
-	for _, comment := range []*string{&n.HeadComment, &n.LineComment, &n.FootComment} {
-		*comment = string(maskComments([]byte(*comment)))
-	}
-	for _, c := range n.Content {
-		hideComments(c)
-	}
 }

@@ -156,6 +156,35 @@ func TestUnmaskFollowsNames(t *testing.T) {
 	}
 }
 
+// TestOnlyCommentsGetTheirSecretsBack: what a value has is shown, and goes to nodes and to programs.
+func TestOnlyCommentsGetTheirSecretsBack(t *testing.T) {
+	const original = "# password: hunter2\nname: a\n"
+	for _, edited := range []string{
+		"name: |\n  a\n  # password: [redacted]\n",
+		"name: |2\n     a\n  # password: [redacted]\n",
+		"a:\n- >-\n # password: [redacted]\n",
+		"name: \"a\n  # password: [redacted]\"\n",
+		"name: 'a # password: [redacted]'\n",
+		"name: a\n  b#password: [redacted]\n",
+		"{\"# password: [redacted]\": a}\n",
+	} {
+		assert.NotContains(t, string(Unmask([]byte(edited), []byte(original))), "hunter2", edited)
+	}
+
+	// A comment after such a value has its own back, and what looks like one elsewhere is no secret.
+	const both = "name: |\n  # password: seen\n\n  #   more\n# password: hunter2\na: '# password: seen' # oldPassword: t0k3n\nb: x#password=seen # password is 0ther\n"
+	masked, err := Mask([]byte(both))
+	require.NoError(t, err)
+	assert.Equal(t, strings.NewReplacer("hunter2", "[redacted]", "t0k3n", "[redacted]", "0ther", "[redacted]").Replace(both), string(masked))
+	assert.Equal(t, both, string(Unmask(masked, []byte(both))))
+
+	for _, text := range []string{"a: |\n# password: hunter2\n", "a: |\n\n\n# password: hunter2\n", "a: |\n  #\n # password: hunter2\nb: c\n"} {
+		masked, err := Mask([]byte(text))
+		require.NoError(t, err, text)
+		assert.NotContains(t, string(masked), "hunter2", text)
+	}
+}
+
 func FuzzMask(f *testing.F) {
 	f.Add(written)
 	f.Add("a: &x {password: b}\nc: *x\n")
