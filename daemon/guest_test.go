@@ -15,14 +15,14 @@ func TestAGuestHasTheSamePlan(t *testing.T) {
 	own, visiting := New(log).runner.Plan, NewGuest(log, guest.Placement{Folder: guest.Folder}).runner.Plan
 	var ground, visited []string
 	for i, s := range own {
-		if s.Name == "wire-serving" {
+		if s.Name == "roles-bound" {
 			own = own[i:]
 			break
 		}
 		ground = append(ground, s.Name)
 	}
 	for i, s := range visiting {
-		if s.Name == "wire-serving" {
+		if s.Name == "roles-bound" {
 			visiting = visiting[i:]
 			break
 		}

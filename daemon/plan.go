@@ -21,14 +21,14 @@ func (d *Daemon) plan(cluster *joined.Cluster) []bringup.Stage {
 	return slices.Concat(
 		ground(),
 		[]bringup.Stage{
-			d.boot.Stage(),   // wire-serving
-			d.mirror.Stage(), // supplies-served
+			page.Stage(d.metal.Client, d.host.Site), // roles-bound
+			d.boot.Stage(),                          // wire-serving
+			d.mirror.Stage(),                        // supplies-served
 		},
-		d.metal.Stages(), // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
-		[]bringup.Stage{page.Stage(d.metal.Client)}, // roles-bound
-		d.uploads.stages(),                          // artifacts-ready
-		d.cluster.stages(),                          // bpa-ready, clusters-handed-over, cluster-hosts-applied
-		[]bringup.Stage{d.mirror.PackagesStage()},   // packages-ready
+		d.metal.Stages(),                          // metal3-ready, hosts-guarded, ironic-ready, launch-declared, site-handed-over
+		d.uploads.stages(),                        // artifacts-ready
+		d.cluster.stages(),                        // bpa-ready, clusters-handed-over, cluster-hosts-applied
+		[]bringup.Stage{d.mirror.PackagesStage()}, // packages-ready
 		// kpa-ready, cluster-api-ready, cluster-class-ready, site-clusters-applied
 		holdFollowers(d.cluster.followers(), d.precedesFollowers),
 	)

@@ -17,6 +17,7 @@ func TestABrowserLogsInByTheIssuer(t *testing.T) {
 	named := *r.of.site
 	named.Appliance.OIDC = i.site()
 	r.of.site = &named
+	r.api.trusts = i.site()
 	url, _ := serveAlone(t, r.Server)
 	const loaded = "document.readyState === 'complete'"
 	logInAs := func(user string) {

@@ -24,6 +24,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/provisioning"
@@ -114,6 +115,7 @@ type apiServer struct {
 	hosts    map[string]*metal3api.BareMetalHost
 	swap     func(e *status.Erase)       // what becomes of a server between the last look and the deed; nil: nothing
 	exchange func(r *metal3.Replacement) // what becomes of a replacement then; nil: nothing
+	trusts   *site.OIDC                  // whose people it answers; nil: nobody's
 	unread   error                       // why a document that was replaced is not in effect; nil: it is
 }
 
@@ -160,12 +162,12 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		claims := payloadOf(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 		var review authenticationv1.SelfSubjectReview
 		review.Status.UserInfo.Username = "firstlight:oidc:" + claims.Email
-		switch {
-		case slices.Contains(claims.Groups, "ops"):
-			review.Status.UserInfo.Groups = []string{"firstlight:operator", "system:authenticated"}
-		case slices.Contains(claims.Groups, "everybody"):
-			review.Status.UserInfo.Groups = []string{"firstlight:viewer", "system:authenticated"}
-		default:
+		for _, g := range []string{"everybody", "ops"} {
+			if slices.Contains(claims.Groups, g) && s.trusts != nil {
+				review.Status.UserInfo.Groups = append(review.Status.UserInfo.Groups, kube.OIDCGroup(s.trusts, g))
+			}
+		}
+		if review.Status.UserInfo.Groups == nil {
 			w.WriteHeader(http.StatusUnauthorized)
 			_ = json.NewEncoder(w).Encode(metav1.Status{
 				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
@@ -200,7 +202,7 @@ func (s *apiServer) allows(group, apiGroup, resource, verb string) bool {
 	}
 	rules := map[string][]rbacv1.PolicyRule{}
 	var bound []string
-	for _, o := range Rights() {
+	for _, o := range Rights(nil) {
 		switch o := o.(type) {
 		case *rbacv1.ClusterRole:
 			rules["ClusterRole/"+o.Name] = o.Rules

@@ -75,11 +75,16 @@ type grant struct {
 }
 
 // attempt is one log-in by an issuer. Its secret is in a cookie of the browser that began it and nowhere else; state,
-// nonce and verifier follow from it.
-type attempt struct{ secret string }
+// nonce and verifier follow from it and from the issuer, so that what one issuer was asked is never told another one
+// (RFC 9700, section 4.4).
+type attempt struct {
+	secret string
+	of     *site.OIDC
+}
 
 func (a attempt) derive(purpose string) string {
-	sum := sha256.Sum256([]byte(purpose + "\x00" + a.secret))
+	of := strings.Join([]string{purpose, string(a.of.Issuer), a.of.ClientID, a.secret}, "\x00")
+	sum := sha256.Sum256([]byte(of))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
@@ -188,18 +193,18 @@ func authStyle(o *site.OIDC, p *oidc.Provider) oauth2.AuthStyle {
 }
 
 // begin is where a browser is sent to log in.
-func (i *issuers) begin(ctx context.Context, o *site.OIDC, redirect string, a attempt) (to string, err error) {
+func (i *issuers) begin(ctx context.Context, redirect string, a attempt) (to string, err error) {
 	leave, err := i.enter()
 	if err != nil {
 		return "", err
 	}
 	defer leave()
 
-	p, _, err := i.discover(ctx, o)
+	p, _, err := i.discover(ctx, a.of)
 	if err != nil {
 		return "", err
 	}
-	to = newOAuth(o, p, redirect).AuthCodeURL(a.state(), oidc.Nonce(a.nonce()), oauth2.S256ChallengeOption(a.verifier()))
+	to = newOAuth(a.of, p, redirect).AuthCodeURL(a.state(), oidc.Nonce(a.nonce()), oauth2.S256ChallengeOption(a.verifier()))
 	if u, err := url.Parse(to); err != nil || u.Scheme != "https" {
 		return "", fmt.Errorf("%w: its authorization_endpoint is no https address", errIssuerSilent)
 	}
@@ -207,23 +212,23 @@ func (i *issuers) begin(ctx context.Context, o *site.OIDC, redirect string, a at
 }
 
 // finish is what the issuer says of the person who came back with a code.
-func (i *issuers) finish(ctx context.Context, o *site.OIDC, redirect string, a attempt, code string) (*grant, error) {
+func (i *issuers) finish(ctx context.Context, redirect string, a attempt, code string) (*grant, error) {
 	leave, err := i.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 
-	p, client, err := i.discover(ctx, o)
+	p, client, err := i.discover(ctx, a.of)
 	if err != nil {
 		return nil, err
 	}
 	ctx = oidc.ClientContext(ctx, client)
-	token, err := newOAuth(o, p, redirect).Exchange(ctx, code, oauth2.VerifierOption(a.verifier()))
+	token, err := newOAuth(a.of, p, redirect).Exchange(ctx, code, oauth2.VerifierOption(a.verifier()))
 	if err != nil {
 		return nil, describeTokenError(err)
 	}
-	return i.check(ctx, o, p, token, func(t *oidc.IDToken) bool { return isSame(t.Nonce, a.nonce()) })
+	return i.check(ctx, a.of, p, token, func(t *oidc.IDToken) bool { return isSame(t.Nonce, a.nonce()) })
 }
 
 // renew is what the issuer says of a person now. It must be the same person with the same role.
@@ -269,15 +274,15 @@ func (i *issuers) check(
 		return nil, fmt.Errorf("%w: its nonce or subject is another one", errToken)
 	}
 
-	by, err := i.whoIs(ctx, raw)
+	by, err := i.whoIs(ctx, o, raw)
 	if err != nil {
 		return nil, err
 	}
 	return &grant{of: o, person: by, subject: verified.Subject, expires: verified.Expiry, refresh: token.RefreshToken}, nil
 }
 
-// whoIs asks the API server as the bearer of a token.
-func (i *issuers) whoIs(ctx context.Context, token string) (Person, error) {
+// whoIs asks the API server as the bearer of a token of an issuer.
+func (i *issuers) whoIs(ctx context.Context, o *site.OIDC, token string) (Person, error) {
 	admin, err := i.api()
 	if err != nil {
 		return Person{}, fmt.Errorf("%w: %w", errNoAPI, err)
@@ -296,17 +301,18 @@ func (i *issuers) whoIs(ctx context.Context, token string) (Person, error) {
 	case err != nil:
 		return Person{}, describeAPIError(err)
 	}
-	return newIssuedPerson(review.Status.UserInfo.Username, review.Status.UserInfo.Groups)
+	return newIssuedPerson(o, review.Status.UserInfo.Username, review.Status.UserInfo.Groups)
 }
 
-// newIssuedPerson is who has a name and groups in the API, if that is somebody whom an issuer knows.
-func newIssuedPerson(user string, groups []string) (Person, error) {
+// newIssuedPerson is who has a name and groups in the API, if that is somebody whom an issuer knows. Of several roles it
+// is the highest.
+func newIssuedPerson(o *site.OIDC, user string, groups []string) (Person, error) {
 	name, isIssued := strings.CutPrefix(user, kube.OIDCPrefix)
 	if !isIssued || name == "" {
 		return Person{}, fmt.Errorf("%w: it is of %q, whom no issuer knows", errToken, user)
 	}
-	for _, r := range Roles() {
-		if slices.Contains(groups, r.group()) {
+	for _, r := range slices.Backward(Roles()) {
+		if slices.ContainsFunc(r.groups(o), func(g string) bool { return slices.Contains(groups, g) }) {
 			return Person{strings.TrimPrefix(user, kube.PersonPrefix), r}, nil
 		}
 	}

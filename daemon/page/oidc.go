@@ -43,11 +43,14 @@ func (i issued) hasEnded(now time.Time) bool {
 }
 
 // issuer is that of the site; nil if it names none.
-func (s *Server) issuer() *site.OIDC {
-	if at := s.sources.Site(); at != nil {
-		return at.Appliance.OIDC
+func (s *Server) issuer() *site.OIDC { return issuerOf(s.sources.Site()) }
+
+// issuerOf is that of a site, which may be nil.
+func issuerOf(of *site.Site) *site.OIDC {
+	if of == nil {
+		return nil
 	}
-	return nil
+	return of.Appliance.OIDC
 }
 
 // issuerName is what people know the issuer by: its host.
@@ -79,8 +82,8 @@ func (s *Server) serveIssuer(w http.ResponseWriter, r *http.Request, _ *session)
 
 	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout)
 	defer cancel()
-	a := attempt{newSecret()}
-	to, err := s.issuers.begin(ctx, o, returnURL(r), a)
+	a := attempt{newSecret(), o}
+	to, err := s.issuers.begin(ctx, returnURL(r), a)
 	if err != nil {
 		s.refuseIssued(w, r, o, err)
 		return
@@ -107,9 +110,11 @@ func (s *Server) serveReturn(w http.ResponseWriter, r *http.Request, _ *session)
 	case o == nil:
 		http.Redirect(w, r, "/login", http.StatusSeeOther)
 		return
-	case err != nil || !isSame(asked.Get("state"), attempt{began.Value}.state()):
+	case err != nil || !isSame(asked.Get("state"), attempt{began.Value, o}.state()) ||
+		asked.Has("iss") && asked.Get("iss") != string(o.Issuer): // RFC 9207
 		s.log.Warn("log-in refused", "from", r.RemoteAddr, "reason", "no log-in of this browser is under way at the issuer")
-		s.showLogin(w, r, http.StatusForbidden, "This log-in was too old, or was begun by another browser. Try again.")
+		s.showLogin(w, r, http.StatusForbidden,
+			"This log-in was too old, was begun by another browser, or at another issuer. Try again.")
 		return
 	case !s.tries.Allow(r):
 		s.log.Warn("too many log-ins", "from", r.RemoteAddr)
@@ -123,7 +128,7 @@ func (s *Server) serveReturn(w http.ResponseWriter, r *http.Request, _ *session)
 
 	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout+apiTimeout)
 	defer cancel()
-	g, err := s.issuers.finish(ctx, o, returnURL(r), attempt{began.Value}, asked.Get("code"))
+	g, err := s.issuers.finish(ctx, returnURL(r), attempt{began.Value, o}, asked.Get("code"))
 	if err != nil {
 		s.refuseIssued(w, r, o, err)
 		return

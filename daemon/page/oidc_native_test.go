@@ -3,6 +3,7 @@ package page
 import (
 	"crypto"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -16,7 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
+	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/audit"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
+	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -26,9 +31,9 @@ func TestTheAPIServerKnowsPeopleOfTheIssuer(t *testing.T) {
 	server, config, admin := startAPI(t)
 	i := newTestIssuer(t)
 	of, places := acting()
-	site := *of.site
-	site.Appliance.OIDC = i.site()
-	of.site = &site
+	edited := *of.site
+	edited.Appliance.OIDC = i.site()
+	of.site = &edited
 	for name, h := range of.hosts {
 		h.ResourceVersion, h.Spec.Image = "", nil
 		require.NoError(t, admin.Create(t.Context(), h.DeepCopy()), name)
@@ -63,11 +68,27 @@ func TestTheAPIServerKnowsPeopleOfTheIssuer(t *testing.T) {
 		require.Equal(t, want, have, what)
 	}
 
+	known := func(user string, groups ...string) string {
+		var names []string
+		for _, g := range groups {
+			names = append(names, kube.OIDCGroup(of.site.Appliance.OIDC, g))
+		}
+		text, err := json.Marshal(append(names, "system:authenticated"))
+		require.NoError(t, err)
+		return "firstlight:oidc:" + user + "@example.com " + string(text)
+	}
+	bind := func(o *site.OIDC) {
+		set, err := apply.New(fieldManager, Rights(o)...)
+		require.NoError(t, err)
+		require.NoError(t, set.Apply(t.Context(), admin))
+	}
+
 	vic, ann := i.token("vic", nil), i.token("ann", nil)
 	assert.Empty(t, whoami(ann), "the site names no issuer yet")
 	require.NoError(t, server.Trust(of.site.Appliance.OIDC))
-	awaitThat("followed without a restart", ann, `firstlight:oidc:ann@example.com ["firstlight:operator","system:authenticated"]`)
-	assert.Equal(t, `firstlight:oidc:vic@example.com ["firstlight:viewer","system:authenticated"]`, whoami(vic))
+	awaitThat("followed without a restart", ann, known("ann", "everybody", "ops"))
+	assert.Equal(t, known("vic", "everybody"), whoami(vic))
+	bind(of.site.Appliance.OIDC)
 
 	t.Run("kubectl", func(t *testing.T) {
 		power := []string{"-n", "metal3", "patch", "bmh", "node-004", "--type", "merge", "-p", `{"spec":{"online":false}}`}
@@ -139,12 +160,50 @@ func TestTheAPIServerKnowsPeopleOfTheIssuer(t *testing.T) {
 		}, 2*time.Minute, 100*time.Millisecond, "the API server's own log names the person")
 	})
 
-	t.Run("the site takes a role away, and then the issuer", func(t *testing.T) {
-		edited := i.site()
-		edited.Roles.Operator = nil
-		require.NoError(t, server.Trust(edited))
-		awaitThat("another mapping", ann, `firstlight:oidc:ann@example.com ["firstlight:viewer","system:authenticated"]`)
+	t.Run("roles change while the issuer is away", func(t *testing.T) {
+		i.Server.CloseClientConnections()
+		i.Server.Close()
+		may := func(token string, args ...string) bool {
+			out, _ := kubectl(token, append([]string{"auth", "can-i", "-n", "metal3"}, args...)...)
+			return strings.HasPrefix(out, "yes")
+		}
+		awaitRights := func(what string, token string, get, patch bool) {
+			t.Helper()
+			assert.Eventually(t, func() bool {
+				return may(token, "get", "bmh") == get && may(token, "patch", "bmh") == patch
+			}, 2*time.Minute, 100*time.Millisecond, what)
+		}
+		edit := func(change func(o *site.OIDC)) {
+			o := i.site()
+			change(o)
+			require.NoError(t, server.Trust(o)) // it does not follow this: nobody answers
+			bind(o)
+		}
+		awaitRights("as before", ann, true, true)
+		edit(func(o *site.OIDC) { o.Roles.Operator = nil })
+		awaitRights("taken away", ann, true, false)
+		edit(func(o *site.OIDC) { o.Roles.Operator = []string{"everybody"} })
+		awaitRights("given", vic, true, true)
+
+		spare := host("spare", 98, false)
+		spare.ResourceVersion = ""
+		require.NoError(t, admin.Create(t.Context(), spare))
+		wipe := []string{"-n", "metal3", "annotate", "bmh", "spare", label.Overwrite + "=data-000000000009"}
+		out, err := kubectl(vic, wipe...)
+		assert.Error(t, err, "an operator loses no data: %s", out)
+		edit(func(o *site.OIDC) { o.Roles.Operator, o.Roles.Owner = []string{"everybody"}, []string{"ops"} })
+		assert.Eventually(t, func() bool { _, err := kubectl(ann, wipe...); return err == nil },
+			time.Minute, 100*time.Millisecond, "who is operator and owner is owner")
+		out, err = kubectl(ann, "-n", "metal3", "patch", "bmh", "spare", "--type", "merge", "-p", `{"spec":{"image":{"url":"http://x/y"}}}`)
+		assert.Error(t, err, out)
+
+		edit(func(o *site.OIDC) { o.ClientID = "another" })
+		awaitRights("another client's people", ann, false, false)
+		edit(func(o *site.OIDC) {})
+		awaitRights("again", ann, true, true)
 		require.NoError(t, server.Trust(nil))
+		bind(nil)
+		awaitRights("no issuer", ann, false, false)
 		awaitThat("no issuer", ann, "")
 	})
 }

@@ -27,7 +27,9 @@ func newIssuedServer(t *testing.T) (*Server, *testIssuer, *state) {
 	s := *of.site
 	s.Appliance.OIDC = i.site()
 	of.site = &s
-	return newServer(t, of), i, of
+	api := newAPIServer(t)
+	api.trusts = i.site()
+	return newServerWith(t, of, Deeds{API: api.deeds().API}), i, of
 }
 
 // walk logs a user in as a browser does, and returns the answer of the page. change is made to what the issuer sends the
@@ -94,6 +96,7 @@ func TestWhoeverTheIssuerDoesNotVouchForIsNobody(t *testing.T) {
 		"another nonce":     {user: "ann", code: 403, says: "is not one for this log-in", forge: func(c map[string]any) crypto.PrivateKey { c["nonce"] = "other"; return nil }},
 		"another key":       {user: "ann", code: 403, says: "is not one for this log-in", forge: func(map[string]any) crypto.PrivateKey { return other }},
 		"another state":     {user: "ann", code: 403, says: "was begun by another browser", back: func(q url.Values) { q.Set("state", newSecret()) }},
+		"of another one":    {user: "ann", code: 403, says: "or at another issuer", back: func(q url.Values) { q.Set("iss", "https://other.example") }},
 		"no state":          {user: "ann", code: 403, says: "was begun by another browser", back: func(q url.Values) { q.Del("state") }},
 		"another code":      {user: "ann", code: 403, says: "it refuses the log-in: invalid_grant", back: func(q url.Values) { q.Set("code", newSecret()) }},
 		"no code":           {user: "ann", code: 403, says: "it refuses the log-in: invalid_grant", back: func(q url.Values) { q.Del("code") }},
@@ -126,6 +129,49 @@ func TestWhoeverTheIssuerDoesNotVouchForIsNobody(t *testing.T) {
 		w := i.walk(newVisitor(t, s), "vic", func(q url.Values) { q.Set("code", code) })
 		assert.Contains(t, parse(t, w.Body.Bytes()).id("error").text(), "invalid_grant")
 	})
+}
+
+// TestALogInEndsAtTheIssuerWhereItBegan: an issuer that the site names in between would be told the code and the verifier
+// of the one before.
+func TestALogInEndsAtTheIssuerWhereItBegan(t *testing.T) {
+	s, first, of := newIssuedServer(t)
+	second := newTestIssuer(t)
+	other := first.site()
+	other.ClientID = "another-client"
+	for _, o := range []*site.OIDC{second.site(), other} {
+		w := first.walk(newVisitor(t, s), "ann", func(url.Values) {
+			edited := *of.site
+			edited.Appliance.OIDC = o
+			of.site = &edited
+		})
+		assert.Equal(t, http.StatusForbidden, w.Code)
+		assert.Contains(t, parse(t, w.Body.Bytes()).id("error").text(), "or at another issuer")
+		assert.Zero(t, first.refused+second.refused, "nobody was told the code")
+		edited := *of.site
+		edited.Appliance.OIDC = first.site()
+		of.site = &edited
+	}
+}
+
+// TestALogInHasTheRoleOfTheSiteAsItIsNow: the API server follows the site's issuer later than the page does.
+func TestALogInHasTheRoleOfTheSiteAsItIsNow(t *testing.T) {
+	logIn := func(user string, change func(o *site.OIDC)) (role string) {
+		s, i, of := newIssuedServer(t)
+		edited := *of.site
+		edited.Appliance.OIDC = i.site()
+		change(edited.Appliance.OIDC)
+		of.site = &edited
+		w := i.walk(newVisitor(t, s), user, nil)
+		if w.Code != http.StatusOK {
+			assert.Contains(t, parse(t, w.Body.Bytes()).id("error").text(), "none of your groups has a role")
+			return ""
+		}
+		return browser{t, s, cookieOf(t, w.Header(), cookie).Value}.open("/").with("role")[0].text()
+	}
+	assert.Equal(t, "viewer oidc:ann@example.com", logIn("ann", func(o *site.OIDC) { o.Roles.Operator = nil }))
+	assert.Equal(t, "owner oidc:vic@example.com", logIn("vic", func(o *site.OIDC) { o.Roles.Owner = []string{"everybody"} }))
+	assert.Empty(t, logIn("vic", func(o *site.OIDC) { o.Roles.Viewer = nil }))
+	assert.Empty(t, logIn("ann", func(o *site.OIDC) { o.CA += o.CA }), "of the issuer as it was before")
 }
 
 func TestAnIssuerThatIsAwayLocksNobodyOut(t *testing.T) {
@@ -299,7 +345,7 @@ func TestLogInsByTheIssuerAreBounded(t *testing.T) {
 	for range maxIssuerCalls {
 		s.issuers.calls <- struct{}{}
 	}
-	_, err := s.issuers.begin(t.Context(), i.site(), "https://x", attempt{newSecret()})
+	_, err := s.issuers.begin(t.Context(), "https://x", attempt{newSecret(), i.site()})
 	assert.ErrorIs(t, err, errIssuerSilent)
 }
 

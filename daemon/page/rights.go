@@ -9,6 +9,7 @@ import (
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
@@ -34,31 +37,39 @@ const apiTimeout = 20 * time.Second
 // fieldManager of the objects of Rights.
 const fieldManager = "firstlight-page"
 
-// Stage is the fact that the API server knows what people may do.
-func Stage(api func() (client.Client, error)) bringup.Stage {
+// Stage is the fact that the API server knows what people may do, those of the site's issuer as well.
+func Stage(api func() (client.Client, error), of func() *site.Site) bringup.Stage {
 	return apply.Stage{
 		Name:    "roles-bound",
 		Fact:    "the API server knows what viewers, operators and owners of the page may do",
-		Why:     "After the site's nodes were handed over: none of them waits for it, and pages are shown before.",
+		Why:     "As soon as the API can be asked: a role that the site takes away is gone, whatever else is stuck.",
 		Owner:   fieldManager,
 		API:     api,
 		Doing:   "applying the roles of the page",
-		Objects: func() ([]client.Object, error) { return Rights(), nil },
+		Objects: func() ([]client.Object, error) { return Rights(issuerOf(of())), nil },
 	}.Bringup()
 }
 
-// Rights are the objects by which the API server decides what people of each role may do. A viewer's group changes
-// nothing.
-func Rights() []client.Object {
-	var all []client.Object
+// Rights are the objects by which the API server decides what people of each role may do, with those of an issuer, which
+// may be nil. A viewer's groups change nothing.
+func Rights(o *site.OIDC) []client.Object {
+	all := []client.Object{&corev1.Namespace{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: metal3.Namespace},
+	}}
+
+	// Before the bindings, whose groups they narrow. Whoever of the issuer is no owner is narrowed as an operator, because
+	// the API server follows another policy later than another binding.
+	isOwner := fmt.Sprintf("groups.exists(g, g in %s)", kube.ListCEL(Owner.groups(o)))
+	isOperator := fmt.Sprintf("groups.exists(g, g == '%s' || g.startsWith('%s')) && !%s",
+		Operator.group(), kube.OIDCPrefix, isOwner)
+	all = append(all, metal3.GroupPolicy("hosts-operators.firstlight.dev", "operators", isOperator)...)
+	all = append(all, metal3.GroupPolicy("hosts-owners.firstlight.dev", "owners", isOwner, label.Overwrite)...)
+
 	for _, r := range Roles() {
-		all = append(all, newClusterRole(r), newClusterRoleBinding(r))
+		all = append(all, newClusterRole(r), newClusterRoleBinding(r, o), newHostRole(r), newHostRoleBinding(r, o))
 	}
-	for _, r := range Roles() {
-		all = append(all, newHostRole(r), newHostRoleBinding(r))
-	}
-	all = append(all, metal3.GroupPolicy("hosts-operators.firstlight.dev", Operator.group())...)
-	return append(all, metal3.GroupPolicy("hosts-owners.firstlight.dev", Owner.group(), label.Overwrite)...)
+	return all
 }
 
 // newClusterRole gives the verbs of a role's actions and readings, and what it may do to uploads.
@@ -113,22 +124,29 @@ func newHostRole(r Role) *rbacv1.Role {
 	}
 }
 
-func newClusterRoleBinding(r Role) *rbacv1.ClusterRoleBinding {
+func newClusterRoleBinding(r Role, o *site.OIDC) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
 		TypeMeta:   rbacKind("ClusterRoleBinding"),
 		ObjectMeta: metav1.ObjectMeta{Name: r.group()},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: r.group()},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: r.group()}},
+		Subjects:   subjectsOf(r, o),
 	}
 }
 
-func newHostRoleBinding(r Role) *rbacv1.RoleBinding {
+func newHostRoleBinding(r Role, o *site.OIDC) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		TypeMeta:   rbacKind("RoleBinding"),
 		ObjectMeta: metav1.ObjectMeta{Namespace: metal3.Namespace, Name: r.group()},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: r.group()},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: r.group()}},
+		Subjects:   subjectsOf(r, o),
 	}
+}
+
+func subjectsOf(r Role, o *site.OIDC) (all []rbacv1.Subject) {
+	for _, group := range r.groups(o) {
+		all = append(all, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
+	}
+	return all
 }
 
 func rbacKind(kind string) metav1.TypeMeta {

@@ -15,8 +15,6 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,7 +43,7 @@ func TestRolesHaveTheRightsOfTheirActions(t *testing.T) {
 	} {
 		assert.Equal(t, c.covers, c.have.covers(c.needed), "%s %s", c.have, c.needed)
 	}
-	for _, o := range Rights() {
+	for _, o := range Rights(nil) {
 		text, err := json.Marshal(o)
 		require.NoError(t, err)
 		if !strings.Contains(string(text), "ValidatingAdmissionPolicy") {
@@ -131,7 +129,7 @@ func TestTheAPIServerDecidesWhoMayAct(t *testing.T) {
 	assert.Equal(t, "data-00000000000a", read("node-001").Annotations[label.Overwrite])
 
 	// Someone takes the rights back: no session acts any more, whatever the page believes.
-	for _, o := range Rights() {
+	for _, o := range Rights(nil) {
 		if slices.Contains([]string{"ClusterRoleBinding", "RoleBinding"}, o.GetObjectKind().GroupVersionKind().Kind) {
 			require.NoError(t, admin.Delete(t.Context(), o))
 		}
@@ -175,8 +173,7 @@ func startAPI(t *testing.T) (*sandbox.API, *rest.Config, client.Client) {
 	require.NoError(t, err)
 	admin, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	require.NoError(t, admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metal3.Namespace}}))
-	set, err := apply.New(fieldManager, Rights()...)
+	set, err := apply.New(fieldManager, Rights(nil)...)
 	require.NoError(t, err)
 	require.NoError(t, set.Apply(t.Context(), admin))
 

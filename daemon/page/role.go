@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 )
 
@@ -30,6 +31,18 @@ func (r Role) covers(needed Role) bool {
 
 // group is the one in which the API server finds people of a role.
 func (r Role) group() string { return kube.PersonPrefix + string(r) }
+
+// groups are all in which it finds them, with those of an issuer, which may be nil.
+func (r Role) groups(o *site.OIDC) []string {
+	all := []string{r.group()}
+	if o == nil {
+		return all
+	}
+	for _, group := range map[Role][]string{Viewer: o.Roles.Viewer, Operator: o.Roles.Operator, Owner: o.Roles.Owner}[r] {
+		all = append(all, kube.OIDCGroup(o, group))
+	}
+	return all
+}
 
 // lifetime is how long a session is good for.
 type lifetime struct {

@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,8 +35,9 @@ func authentication(base []byte, o *site.OIDC) ([]byte, error) {
 	return append(append([]byte{}, base...), text...), nil
 }
 
-// newIssuer is the site's issuer as the API server knows it. A person is in the group of one role and in no other one,
-// whatever groups the token names; who has no role is nobody.
+// newIssuer is the site's issuer as the API server knows it. Of a token's groups a person is in those that the site gives
+// a role, by names of their own (OIDCGroup), and in no other one; who is in none of them is nobody. Which of them has
+// which role is not said here: the API server reads another file only once its issuer has answered.
 func newIssuer(o *site.OIDC) apiserver.JWTAuthenticator {
 	return apiserver.JWTAuthenticator{
 		Issuer: apiserver.Issuer{
@@ -45,10 +48,10 @@ func newIssuer(o *site.OIDC) apiserver.JWTAuthenticator {
 		ClaimMappings: apiserver.ClaimMappings{
 			// By its name and not by an expression: of email the API server then also wants that it was verified.
 			Username: apiserver.PrefixedClaimOrExpression{Claim: o.UsernameClaim, Prefix: ptr.To(OIDCPrefix)},
-			Groups:   apiserver.PrefixedClaimOrExpression{Expression: roleExpression(o)},
+			Groups:   apiserver.PrefixedClaimOrExpression{Expression: groupsExpression(o)},
 		},
 		UserValidationRules: []apiserver.UserValidationRule{
-			{Expression: "size(user.groups) == 1", Message: "none of the groups has a role in appliance.oidc.roles"},
+			{Expression: "size(user.groups) > 0", Message: "none of the groups has a role in appliance.oidc.roles"},
 			{
 				Expression: `user.username.matches("^` + OIDCPrefix + `[!-~]{1,128}$")`,
 				Message:    "the name has blanks or characters that are not ASCII, or more than 128",
@@ -57,27 +60,33 @@ func newIssuer(o *site.OIDC) apiserver.JWTAuthenticator {
 	}
 }
 
-// roleExpression is the group of a token's role, in the Common Expression Language: that of the highest role that one of
-// the token's groups has, else none.
-func roleExpression(o *site.OIDC) string {
+// OIDCGroup is the name in the API of a group of an issuer. The digest in it is of the issuer, its authorities, the client
+// and the claims: while the API server still answers people of those from before, they are in no group that has rights.
+func OIDCGroup(o *site.OIDC, group string) string {
+	of := strings.Join([]string{string(o.Issuer), o.ClientID, o.UsernameClaim, o.GroupsClaim, string(o.CA)}, "\x00")
+	digest := sha256.Sum256([]byte(of))
+	return fmt.Sprintf("%s%x:%s", OIDCPrefix, digest[:8], group)
+}
+
+// groupsExpression are the groups of a token that have a role, in the Common Expression Language. Only those that the
+// site names get through, so the list is bounded.
+func groupsExpression(o *site.OIDC) string {
 	claim := "claims[?" + quoteCEL(o.GroupsClaim) + "].orValue(null)"
 	has := fmt.Sprintf("(type(%s) == list ? dyn(%[1]s) : dyn([%[1]s]))", claim)
-	var choice strings.Builder
-	for _, role := range []struct {
-		name   string
-		groups []string
-	}{{"owner", o.Roles.Owner}, {"operator", o.Roles.Operator}, {"viewer", o.Roles.Viewer}} {
-		if len(role.groups) == 0 {
-			continue
-		}
-		var quoted []string
-		for _, g := range role.groups {
-			quoted = append(quoted, quoteCEL(g))
-		}
-		fmt.Fprintf(&choice, "%s.exists(g, g in [%s]) ? [%s] : ", has, strings.Join(quoted, ", "), quoteCEL(PersonPrefix+role.name))
-	}
-	return choice.String() + "[]"
+	groups := slices.Concat(o.Roles.Viewer, o.Roles.Operator, o.Roles.Owner)
+	slices.Sort(groups)
+	return fmt.Sprintf("%s.filter(g, g in %s).map(g, %s + g)",
+		ListCEL(slices.Compact(groups)), has, quoteCEL(OIDCGroup(o, "")))
 }
 
 // quoteCEL is a text as a literal of the Common Expression Language, whose escapes are those of Go.
 func quoteCEL(s string) string { return strconv.QuoteToASCII(s) }
+
+// ListCEL is a list of texts in the same language.
+func ListCEL(all []string) string {
+	var quoted []string
+	for _, s := range all {
+		quoted = append(quoted, quoteCEL(s))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}

@@ -14,10 +14,11 @@ func requestAnnotations() []string {
 	return []string{metal3api.RebootAnnotationPrefix, metal3api.InspectAnnotationPrefix, annotationPaused}
 }
 
-// GroupPolicy narrows the right to change hosts for a group of people, because RBAC knows no fields: its members may
-// change spec.online, the annotations by which a host is restarted, inspected and resumed, and those of allowed; nothing
-// else, whatever gives them more rights. name is the policy's.
-func GroupPolicy(name, group string, allowed ...string) []client.Object {
+// GroupPolicy narrows the right to change hosts for people, because RBAC knows no fields: they may change spec.online, the
+// annotations by which a host is restarted, inspected and resumed, and those of allowed; nothing else, whatever gives
+// them more rights. name is the policy's; who they are is said by member, an expression over groups in the Common
+// Expression Language, and for people by who.
+func GroupPolicy(name, who, member string, allowed ...string) []client.Object {
 	keys := "'" + strings.Join(append(requestAnnotations(), allowed...), "', '") + "'"
 	rules := []string{
 		`request.operation == 'UPDATE'`,
@@ -32,8 +33,10 @@ func GroupPolicy(name, group string, allowed ...string) []client.Object {
 	return denyPolicy(name, admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: hostRule(admissionv1.OperationAll),
 		MatchConditions: []admissionv1.MatchCondition{{
-			Name:       "member",
-			Expression: fmt.Sprintf(`has(request.userInfo.groups) && '%s' in request.userInfo.groups`, group),
+			Name: "member",
+			Expression: fmt.Sprintf(
+				`(has(request.userInfo.groups) ? [request.userInfo.groups] : []).exists(groups, %s)`, member,
+			),
 		}},
 		Variables: []admissionv1.Variable{
 			{Name: "allowed", Expression: "[" + keys + "]"},
@@ -42,7 +45,7 @@ func GroupPolicy(name, group string, allowed ...string) []client.Object {
 		},
 		Validations: []admissionv1.Validation{{
 			Expression: strings.Join(rules, " && "),
-			Message:    "group " + group + " may change spec.online of a host and the annotations " + keys + ", nothing else",
+			Message:    who + " may change spec.online of a host and the annotations " + keys + ", nothing else",
 		}},
 	})
 }
