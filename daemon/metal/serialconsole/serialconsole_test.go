@@ -249,6 +249,18 @@ func TestAConsoleEnds(t *testing.T) {
 	}
 }
 
+// TestAConsoleOfDeprovisioningEndsWithIt: what comes next is somebody else's.
+func TestAConsoleOfDeprovisioningEndsWithIt(t *testing.T) {
+	c, of := newConsoles(t)
+	leaving := at("ipmi://10.0.0.1")
+	leaving.IsLeaving = true
+	of.set("node-1", leaving)
+	r, err := c.Attach(t.Context(), "node-1")
+	require.NoError(t, err)
+	of.set("node-1", at("ipmi://10.0.0.1"))
+	assert.Contains(t, awaitEnd(t, r), "node-1 was deprovisioned, which closes its console; open it again")
+}
+
 func TestWhatIsRefused(t *testing.T) {
 	c, of := newConsoles(t)
 	_, err := c.Attach(t.Context(), "node-2")

@@ -128,6 +128,8 @@ func (s *session) check(now time.Time) error {
 		return newRefusal(err)
 	case target.IsLeaving && !s.target.IsLeaving:
 		return &Refusal{Text: fmt.Sprintf("%s is being deprovisioned, which closes its console", s.node), Fix: "open it again to watch that"}
+	case !target.IsLeaving && s.target.IsLeaving:
+		return &Refusal{Text: fmt.Sprintf("%s was deprovisioned, which closes its console", s.node), Fix: "open it again to watch what comes next"}
 	case target.BMC.Address != s.target.BMC.Address:
 		return &Refusal{Text: fmt.Sprintf("%s has another BMC now", s.node), Fix: "open its console again"}
 	case readers == 0 && now.Sub(left) >= s.pace.linger:
