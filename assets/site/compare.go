@@ -32,7 +32,13 @@ type Difference struct {
 func Compare(from, to *Site) []Difference {
 	before, after := sectionsOf(from), sectionsOf(to)
 	var all []Difference
+	isDone := map[part]bool{}
 	for _, key := range slices.Concat(before.order, after.order) {
+		if isDone[key] {
+			continue
+		}
+		isDone[key] = true
+
 		old, isOld := before.values[key]
 		new, isNew := after.values[key]
 		d := Difference{Section: key.section, Name: key.name, Change: Changed}
@@ -48,9 +54,7 @@ func Compare(from, to *Site) []Difference {
 			}
 			d.Keys = slices.DeleteFunc(d.Keys, func(key string) bool { return key == "" }) // it is one value
 		}
-		if !slices.ContainsFunc(all, func(o Difference) bool { return o.Section == key.section && o.Name == key.name }) {
-			all = append(all, d)
-		}
+		all = append(all, d)
 	}
 
 	rank := map[string]int{}

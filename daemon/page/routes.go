@@ -107,7 +107,8 @@ func checkRequest(to route, of *session, r *http.Request) *refusal {
 		return nil
 	case r.Method != http.MethodGet && isTooLong(r):
 		return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf(
-			"The form is too long, and nothing was changed: a site document has %d MiB at most.", site.MaxSize>>20,
+			"The form is too long, and nothing was changed: a site document has %d MiB at most, anything else %d KiB.",
+			site.MaxSize>>20, maxForm>>10,
 		)}
 	case r.Method != http.MethodGet && !isSame(csrfOf(r), of.csrf):
 		return &refusal{http.StatusForbidden, "The form is not of this session. Load the page again."}
@@ -154,9 +155,10 @@ func refuse(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// How long a form can be, in bytes: one with a site document, where each of its bytes may take three, and any other.
+// How long a form can be, in bytes: one with a site document, where each of its bytes may take three, and any other, which
+// may name each disk of a server or have a pasted text.
 const (
-	maxForm         = 4 << 10
+	maxForm         = 64 << 10
 	maxDocumentForm = 3*site.MaxSize + maxForm
 )
 

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"testing"
@@ -55,6 +56,11 @@ func TestDisksAreChosenBeforeTheyAreErased(t *testing.T) {
 		}
 	}
 	fields.Set("name", "node-002")
+	many := url.Values{"csrf": {fields.Get("csrf")}}
+	for i := range 120 { // as many as a server may have
+		many.Add("choice", fmt.Sprintf("serial-%0100d", i))
+	}
+	assert.Equal(t, http.StatusUnprocessableEntity, b.ask("POST", path, many.Encode()).Code, "not that the form is too long")
 	wrong := b.ask("POST", path, fields.Encode())
 	assert.Equal(t, http.StatusUnprocessableEntity, wrong.Code)
 	asked = parse(t, wrong.Body.Bytes()).id("main")

@@ -104,7 +104,7 @@ var errNotYAML = errors.New("the document is no YAML, so its secrets cannot be t
 // documentView is the page of one document of the history: what it changed.
 type documentView struct {
 	Document pastDocument
-	Diff     []diffLine
+	Diff     diff
 	Since    *pastDocument // the one before it; nil: none is kept
 	Error    string
 	Edit     string // where one goes back to it
@@ -130,6 +130,17 @@ func newDocumentView(p *picture, by Role, name string) (documentView, bool) {
 	return v, true
 }
 
+// maxDiffLines is how many lines two documents may have together to be compared line by line, whose time grows as their
+// square.
+const maxDiffLines = 10_000
+
+// diff is what differs in two documents.
+type diff struct {
+	Lines  []diffLine
+	IsLong bool             // they are too long for Lines
+	Parts  []differenceView // in place of Lines; none if one of them has mistakes
+}
+
 // diffLine is one line of a difference of two texts.
 type diffLine struct {
 	Kind string // "add", "del", "at" for a place, or ""
@@ -137,23 +148,35 @@ type diffLine struct {
 }
 
 // diff is the difference of two documents with their secrets hidden, with three lines around each.
-func (m *masks) diff(from, to []byte) ([]diffLine, error) {
+func (m *masks) diff(from, to []byte) (diff, error) {
 	var sides [2][]string
 	for i, text := range [][]byte{from, to} {
 		masked, err := m.mask(text)
 		if err != nil {
-			return nil, errNotYAML
+			return diff{}, errNotYAML
 		}
 		if len(text) > 0 {
 			sides[i] = difflib.SplitLines(string(masked))
 		}
 	}
 
+	if len(sides[0])+len(sides[1]) > maxDiffLines {
+		d := diff{IsLong: true}
+		before, _, problems := site.Accept(sitedocument.Name, from)
+		after, _, more := site.Accept(sitedocument.Name, to)
+		if len(problems)+len(more) == 0 {
+			for _, of := range site.Compare(before, after) {
+				d.Parts = append(d.Parts, newDifferenceView(of))
+			}
+		}
+		return d, nil
+	}
+
 	unified, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: sides[0], B: sides[1], Context: 3})
 	if err != nil {
-		return nil, err
+		return diff{}, err
 	}
-	var lines []diffLine
+	var d diff
 	for line := range strings.Lines(unified) {
 		l := diffLine{Text: strings.TrimRight(line, "\r\n")}
 		switch line[0] {
@@ -164,9 +187,9 @@ func (m *masks) diff(from, to []byte) ([]diffLine, error) {
 		case '@':
 			l.Kind = "at"
 		}
-		lines = append(lines, l)
+		d.Lines = append(d.Lines, l)
 	}
-	return lines, nil
+	return d, nil
 }
 
 // editView is the form of a document, and what its check found.
@@ -183,7 +206,7 @@ type editView struct {
 	IsSound     bool     // it has no mistakes
 	Summary     []string // what it asks for
 	Differences []differenceView
-	Diff        []diffLine
+	Diff        diff
 	Held        []heldNode
 	HeldError   string // why it is not known which nodes would be held
 	Apply       string // where it is applied; "": nothing would change
