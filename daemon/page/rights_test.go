@@ -150,11 +150,21 @@ func TestTheAPIServerDecidesWhoMayAct(t *testing.T) {
 	}, 2*time.Minute, 100*time.Millisecond, "the API server's own log names the person")
 }
 
-// startAPI is a real API server with BareMetalHosts and what Rights applies.
+// startAPI is a real API server with what Rights applies, and then with BareMetalHosts, as an appliance comes up.
 func startAPI(t *testing.T) (*sandbox.API, *rest.Config, client.Client) {
 	server := sandbox.APIServer(t)
 	kubectl, err := sandbox.BuildProgram(t.Context(), "kubernetes")
 	require.NoError(t, err)
+	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
+	require.NoError(t, err)
+	scheme, err := metal3.Scheme()
+	require.NoError(t, err)
+	admin, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	set, err := apply.New(fieldManager, Rights(nil)...)
+	require.NoError(t, err)
+	require.NoError(t, set.Apply(t.Context(), admin))
+
 	crd, err := sandbox.HostDefinition(t.Context())
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "crd.yaml")
@@ -166,16 +176,6 @@ func startAPI(t *testing.T) (*sandbox.API, *rest.Config, client.Client) {
 		out, err := exec.CommandContext(t.Context(), kubectl, args...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
-
-	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
-	require.NoError(t, err)
-	scheme, err := metal3.Scheme()
-	require.NoError(t, err)
-	admin, err := client.New(config, client.Options{Scheme: scheme})
-	require.NoError(t, err)
-	set, err := apply.New(fieldManager, Rights(nil)...)
-	require.NoError(t, err)
-	require.NoError(t, set.Apply(t.Context(), admin))
 
 	// The policies take a moment until they hold. What was consented to before that is no change if it is asked again.
 	tries := 0
