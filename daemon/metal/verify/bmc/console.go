@@ -132,8 +132,16 @@ func judgeConsoleError(b site.BMC, err error) Answer {
 // Run passes input to the server and what it prints to output, until ctx ends, input does, or the BMC ends it; the error
 // is for people. It is called once.
 func (c *Console) Run(ctx context.Context, input io.Reader, output io.Writer) error {
-	// A packet that is lost is sent again under its own number, so the BMC takes it once.
-	err := c.client.WithTimeout(2*time.Second).WithRetry(4).SOLStream(ctx, input, output, nil)
+	s := stream{output: output, exchange: func(
+		ctx context.Context, p types.SOLPayloadPacket, wait time.Duration,
+	) (types.SOLPayloadPacket, error) {
+		got, err := c.client.WithTimeout(wait).WithRetry(0).SOLPayload(ctx, &types.SOLPayloadRequest{SOLPayloadPacket: p})
+		if err != nil {
+			return types.SOLPayloadPacket{}, err
+		}
+		return got.SOLPayloadPacket, nil
+	}}
+	err := s.run(ctx, input)
 	if err == nil || ctx.Err() != nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -193,4 +194,96 @@ func TestRefusalsOfAConsole(t *testing.T) {
 		assert.Contains(t, a.Text, c.text)
 		assert.Contains(t, a.Fix, c.fix)
 	}
+}
+
+// slowDown is the address of a BMC whose packets take a while each way, for one client.
+func slowDown(t *testing.T, of site.BMCAddress, delay time.Duration) site.BMCAddress {
+	bmc, err := net.Dial("udp4", strings.TrimPrefix(string(of), "ipmi://"))
+	require.NoError(t, err)
+	near, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { bmc.Close(); near.Close() })
+	var client atomic.Value
+	go func() {
+		for b := make([]byte, 2048); ; {
+			n, from, err := near.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			client.Store(from)
+			packet := bytes.Clone(b[:n])
+			time.AfterFunc(delay, func() { _, _ = bmc.Write(packet) })
+		}
+	}()
+	go func() {
+		for b := make([]byte, 2048); ; {
+			n, err := bmc.Read(b)
+			if err != nil {
+				return
+			}
+			packet := bytes.Clone(b[:n])
+			time.AfterFunc(delay, func() { _, _ = near.WriteTo(packet, client.Load().(net.Addr)) })
+		}
+	}()
+	return site.BMCAddress("ipmi://" + near.LocalAddr().String())
+}
+
+// TestOneCanTypeWhileAServerPrints without end, on a BMC that is not near.
+func TestOneCanTypeWhileAServerPrints(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	typed := make(chan string, 64)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		go func() {
+			for b := make([]byte, 512); ; {
+				n, err := conn.Read(b)
+				if err != nil {
+					return
+				}
+				typed <- string(b[:n])
+			}
+		}()
+		for { // as fast as a port of 115,200 bit/s
+			if _, err := conn.Write(bytes.Repeat([]byte("flood "), 19)); err != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+
+	of := startConsole(t, l.Addr().String())
+	of.Address = slowDown(t, of.Address, 15*time.Millisecond)
+	console, a := open(t, of)
+	require.Equal(t, OK, a.Verdict, a.Text)
+	defer console.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	in, keys := io.Pipe()
+	defer keys.Close()
+	out := &printed{more: make(chan struct{}, 1)}
+	ended := make(chan error, 1)
+	go func() { ended <- console.Run(ctx, in, out) }()
+	out.await(t, "flood flood")
+	go func() { _, _ = io.WriteString(keys, "hello\r") }()
+	var all string
+	for !strings.Contains(all, "hello\r") {
+		select {
+		case text := <-typed:
+			all += text
+		case err := <-ended:
+			require.NoError(t, err)
+		case <-time.After(time.Minute):
+			out.mu.Lock()
+			printed := out.text.Len()
+			out.mu.Unlock()
+			require.Fail(t, "not typed", "%q after %d bytes of output", all, printed)
+		}
+	}
+	cancel()
+	<-ended
 }
