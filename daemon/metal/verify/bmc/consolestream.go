@@ -61,7 +61,8 @@ func (s *stream) run(ctx context.Context, input io.Reader) error {
 		}
 
 		if s.isSent {
-			if err := s.step(ctx, types.SOLPayloadPacket{SequenceNumber: s.number, CharacterData: s.keys}, streamAnswer); err != nil {
+			numbered := types.SOLPayloadPacket{SequenceNumber: s.number, CharacterData: s.keys}
+			if err := s.step(ctx, numbered, streamAnswer); err != nil {
 				return err
 			}
 		}
