@@ -89,11 +89,11 @@ data: {"Text":"the BMC ended the console","Fix":"open it again"}
 func TestAConsoleEndsWithItsSession(t *testing.T) {
 	r := newConsoleFixture(t)
 	c := newFakeConsole()
-	r.deeds.WatchConsole = func(context.Context, string) (Console, error) { return c, nil }
+	opened, ended := make(chan struct{}), make(chan struct{})
+	r.deeds.WatchConsole = func(context.Context, string) (Console, error) { close(opened); return c, nil }
 	b := logInAs(t, r.Server, Operator)
-	ended := make(chan struct{})
 	go func() { defer close(ended); b.ask("GET", testConsole+"/stream", "") }()
-	require.Eventually(t, func() bool { return len(r.streams) == 1 }, hung, time.Millisecond)
+	<-opened // not earlier: it would end before there is a console
 	r.logins.mu.Lock()
 	for key := range r.logins.sessions {
 		r.logins.end(key)
