@@ -36,7 +36,8 @@ func (e Environment) Encode() []byte {
 	return append([]byte(text), bytes.Repeat([]byte("#"), EnvironmentSize-len(text))...)
 }
 
-// ParseEnvironment reads a block that Encode or GRUB has written. As in grub.cfg, a slot that it does not name is a.
+// ParseEnvironment reads a block that Encode or GRUB has written. As in grub.cfg, a slot that it does not name is a. As
+// GRUB does, it takes no line that does not end: that of a sector of which a power cut left the beginning.
 func ParseEnvironment(block []byte) (Environment, error) {
 	text, ok := strings.CutPrefix(string(block), environmentHeader)
 	if !ok || len(block) != EnvironmentSize {
@@ -46,7 +47,7 @@ func ParseEnvironment(block []byte) (Environment, error) {
 	e := Environment{Slot: SlotA}
 	for line := range strings.Lines(text) {
 		name, value, set := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		if !set || strings.HasPrefix(line, "#") {
+		if !set || strings.HasPrefix(line, "#") || !strings.HasSuffix(line, "\n") {
 			continue
 		}
 

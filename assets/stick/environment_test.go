@@ -2,6 +2,9 @@ package stick_test
 
 import (
 	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,6 +44,41 @@ func TestEnvironmentOfGrub(t *testing.T) {
 		[]byte("# GRUB Environment Block\nslot=a\n")} {
 		_, err := stick.ParseEnvironment(bad)
 		assert.Error(t, err, "%.40s", bad)
+	}
+}
+
+// TestATornEnvironmentIsTheOneBeforeOrTheOneAfter wherever a write of it ends, by GRUB's own reading where that is
+// installed and by ours: no slot is tried or started that neither of them names.
+func TestATornEnvironmentIsTheOneBeforeOrTheOneAfter(t *testing.T) {
+	editor, missing := exec.LookPath("grub-editenv")
+	if missing != nil {
+		t.Log("without grub-editenv: what GRUB reads is not compared")
+	}
+	path, compared := filepath.Join(t.TempDir(), "grubenv"), map[string]bool{}
+	states := []stick.Environment{{Slot: "a"}, {Slot: "b"}, {Slot: "a", Try: "b"}, {Slot: "b", Try: "a"}}
+	for _, before := range states {
+		for _, after := range states {
+			old, block := before.Encode(), after.Encode()
+			for n := range 50 { // all that they say is in it
+				copy(old, block[:n])
+				got, err := stick.ParseEnvironment(old)
+				require.NoError(t, err, "%.50s", old)
+				mixed := stick.Environment{Slot: after.Slot, Try: before.Try} // the slot is named first
+				assert.Contains(t, []stick.Environment{before, after, mixed, {Slot: after.Slot}}, got, "%.50s", old)
+				if missing != nil || compared[string(old)] {
+					continue
+				}
+				compared[string(old)] = true
+				require.NoError(t, os.WriteFile(path, old, 0o600))
+				list, err := exec.Command(editor, path, "list").Output()
+				require.NoError(t, err, "%.50s", old)
+				want := "slot=" + string(got.Slot) + "\n"
+				if got.Try != "" {
+					want += "try=" + string(got.Try) + "\n"
+				}
+				assert.Equal(t, want, string(list), "%.50s", old)
+			}
+		}
 	}
 }
 
