@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +31,7 @@ func makeImage(t *testing.T, version string, rootBlocks int, changes ...func(*di
 	t.Helper()
 	dir := t.TempDir()
 	root := make([]byte, rootBlocks*verity.BlockSize)
-	rand.New(rand.NewSource(int64(len(version) + rootBlocks))).Read(root)
+	rand.NewChaCha8(sha256.Sum256([]byte(version))).Read(root)
 	copy(root, "hsqs")
 	binary.LittleEndian.PutUint64(root[40:], uint64(len(root)-100))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "root"), root, 0o600))
