@@ -12,9 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/secureboot"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/owner"
 )
 
 // TestWhatTheMachineWouldNotStartIsRefused, also with --unsigned, which is about updates.keys: it would be tried in vain.
@@ -43,28 +45,141 @@ func TestWhatTheMachineWouldNotStartIsRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestFirmwareDoesNotHinderUpdatesOfAStickThatNobodySigned, whatever is in its variables.
-func TestFirmwareDoesNotHinderUpdatesOfAStickThatNobodySigned(t *testing.T) {
-	image, err := os.ReadFile(makeImage(t, "1.0.0", 70))
+// bootInfo has the partitions of an image that is started, each in a file.
+func bootInfo(t *testing.T, image string) stick.BootInfo {
+	t.Helper()
+	f, err := os.Open(image)
 	require.NoError(t, err)
-	table, err := gpt.ReadPrimary(bytes.NewReader(image))
+	defer f.Close()
+	table, err := gpt.ReadPrimary(f)
 	require.NoError(t, err)
 	boot := stick.BootInfo{Slot: stick.SlotA}
 	for _, name := range []string{stick.PartitionESP, stick.PartitionBootA} {
 		p, ok := table.Find(name)
 		require.True(t, ok, name)
+		content := make([]byte, p.Size())
+		_, err := f.ReadAt(content, p.Offset())
+		require.NoError(t, err)
 		path := filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(path, image[p.Offset():p.Offset()+p.Size()], 0o600))
+		require.NoError(t, os.WriteFile(path, content, 0o600))
 		boot.Partitions = append(boot.Partitions, stick.Partition{Name: name, Path: path})
 	}
+	return boot
+}
 
-	dir := t.TempDir()
+// enforcing is where firmware that enforces Secure Boot has its variables.
+func enforcing(t *testing.T, db string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	for v, content := range map[secureboot.Variable]string{
-		secureboot.Enforced: "\x01", secureboot.SetupMode: "\x00", secureboot.DB: "no list of keys",
+		secureboot.Enforced: "\x01", secureboot.SetupMode: "\x00", secureboot.DB: db,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, v.FileName()), []byte("\x06\x00\x00\x00"+content), 0o600))
 	}
-	owners, err := bootOwners(boot, dir)
+	return dir
+}
+
+// TestFirmwareDoesNotHinderUpdatesOfAStickThatNobodySigned, whatever is in its variables.
+func TestFirmwareDoesNotHinderUpdatesOfAStickThatNobodySigned(t *testing.T) {
+	owners, err := bootOwners(bootInfo(t, makeImage(t, "1.0.0", 70)), enforcing(t, "no list of keys"))
+	require.NoError(t, err)
+	assert.Empty(t, owners)
+}
+
+// ownersKeys are new ones.
+func ownersKeys(t *testing.T) owner.Keys {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, owner.MakeKeys(dir, time.Now()))
+	keys, err := owner.ReadKeys(dir)
+	require.NoError(t, err)
+	return keys
+}
+
+// signForSecureBoot signs what an image starts, as `firstlight sign --secure-boot` does.
+func signForSecureBoot(t *testing.T, keys owner.Keys, image string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "signed.img")
+	require.NoError(t, owner.SignImage(t.Context(), image, out, keys))
+	return out
+}
+
+// bootFile is where a file of an image's boot partition is in it.
+func bootFile(t *testing.T, image, name string) (at int64, content []byte) {
+	t.Helper()
+	i, err := Open(image)
+	require.NoError(t, err)
+	defer i.Close()
+	volume, err := fat.Open(i.boot)
+	require.NoError(t, err)
+	at, err = volume.Offset(name)
+	require.NoError(t, err)
+	content, err = volume.ReadFile(name)
+	require.NoError(t, err)
+	return at, content
+}
+
+// TestASignedStickIsUpdatedToWhatItsOwnerSigned: what firmware and GRUB check of the slot that is started next is by the key
+// that they check the running one with. Anything else is refused, each changed file by its name, and nothing is written.
+func TestASignedStickIsUpdatedToWhatItsOwnerSigned(t *testing.T) {
+	keys, others := ownersKeys(t), ownersKeys(t)
+	old := signForSecureBoot(t, keys, makeImage(t, "1.0.0", 70, withPlace))
+	unsigned := makeImage(t, "1.1.0", 60, withPlace)
+	next := signForSecureBoot(t, keys, unsigned)
+	path, boot := copyFile(t, old), bootInfo(t, old)
+	firmware := enforcing(t, string(secureboot.List(keys.DB.Certificate)))
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	u := newUpdater(t, path, "1.0.0", stick.SlotA, false, t.TempDir(), "1")
+	u.Owners = func() ([]*x509.Certificate, error) { return bootOwners(boot, firmware) }
+	const says = " is refused: this machine starts only what Firstlight owner's db has signed: "
+	refused := map[string]string{
+		unsigned:                               unsigned + says + "slot.cfg has no signature for GRUB",
+		signForSecureBoot(t, others, unsigned): says + "slot.cfg: its signature for GRUB is by none of these keys",
+	}
+	for _, file := range secureboot.SignedFiles {
+		for _, name := range []string{file, file + secureboot.Suffix} {
+			changed := copyFile(t, next)
+			at, content := bootFile(t, changed, name)
+			at += int64(len(content)) - 2 // of slot.cfg, the end of the initramfs's digest
+			writeToBoot(t, changed, at, []byte{content[len(content)-2] ^ 1})
+			refused[changed] = says + file
+		}
+	}
+	for image, why := range refused {
+		_, err := u.Update(t.Context(), image, Options{Unsigned: true}, func(string, int64, int64) {})
+		require.ErrorContains(t, err, why)
+		require.ErrorContains(t, err, "sign it with firstlight sign --secure-boot; nothing is written")
+		require.NotContains(t, err.Error(), "\n")
+	}
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(before, after), "a refusal writes nothing")
+	t.Logf("%d images refused", len(refused))
+
+	_, err = u.Update(t.Context(), next, Options{}, func(string, int64, int64) {})
+	require.NoError(t, err)
+	versionOf["1.0.0"], versionOf["1.1.0"] = old, next
+	slot, isTrial := bootOnce(t, path)
+	require.Equal(t, stick.SlotB, slot)
+	require.True(t, isTrial)
+	writes := endless
+	s := openFile(t, path, &writes)
+	volume, err := fat.Open(s.Slots[slot].Boot)
+	require.NoError(t, err)
+	require.NoError(t, secureboot.CheckSlot(volume.ReadFile, []*x509.Certificate{keys.DB.Certificate}))
+
+	// GRUB is the one that the firmware started before, with the key by which that slot is checked.
+	esp, err := fat.Open(s.ESP)
+	require.NoError(t, err)
+	grub, err := esp.ReadFile(stick.LoaderPath[1:])
+	require.NoError(t, err)
+	require.NoError(t, secureboot.Verify(stick.LoaderPath, grub, []*x509.Certificate{keys.DB.Certificate}))
+	assert.Contains(t, string(grub), string(secureboot.GRUBKey(&keys.DB.Private.PublicKey)))
+
+	// By BIOS the same stick starts any image, since nothing there checks one.
+	owners, err := bootOwners(boot, filepath.Join(t.TempDir(), "efi", "efivars"))
 	require.NoError(t, err)
 	assert.Empty(t, owners)
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/gpt"
+	"firstlight.dev/firstlight/assets/secureboot"
+	"firstlight.dev/firstlight/assets/secureboot/secureboottest"
 	"firstlight.dev/firstlight/assets/signature"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/assets/verity"
@@ -38,7 +40,7 @@ func makeImage(t *testing.T, version string, rootBlocks int, changes ...func(*di
 	hash, _, err := disk.Seal(t.Context(), filepath.Join(dir, "root"), 0, verity.Known{})
 	require.NoError(t, err)
 
-	kernel, initramfs := []byte("kernel of "+version), bytes.Repeat([]byte(version), 100_000)
+	kernel, initramfs := secureboottest.Program([]byte("kernel of "+version)), bytes.Repeat([]byte(version), 100_000)
 	config := stick.SlotConfig{
 		Version: version, RootHash: hash,
 		Kernel: fmt.Sprintf("%x", sha256.Sum256(kernel)), Initramfs: fmt.Sprintf("%x", sha256.Sum256(initramfs)),
@@ -48,7 +50,10 @@ func makeImage(t *testing.T, version string, rootBlocks int, changes ...func(*di
 	core := make([]byte, 20*512)
 	binary.LittleEndian.PutUint16(core[0x1fc:], 19)
 	s := disk.Stick{
-		ESP: []disk.File{disk.TextFile(stick.EnvironmentPath, stick.Environment{Slot: stick.SlotA}.Encode())},
+		ESP: []disk.File{
+			disk.TextFile(stick.EnvironmentPath, stick.Environment{Slot: stick.SlotA}.Encode()),
+			disk.TextFile(stick.OwnedGRUBPath, secureboottest.Program(secureboot.PlaceholderKey())),
+		},
 		Slot: []disk.File{
 			disk.TextFile(stick.KernelName, kernel), disk.TextFile(stick.InitramfsName, initramfs),
 			disk.TextFile(stick.SlotConfigName, config.Encode()),
