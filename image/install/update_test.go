@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -130,6 +131,56 @@ func TestACutBetweenTwoNames(t *testing.T) {
 		{true, false, false, startForget}, // cut before the receipt said that the root before is in place
 	} {
 		assert.Equal(t, c.does, decideStart(c.isTrial, c.hasNext, c.hasPrevious), "%+v", c)
+	}
+}
+
+// TestACutBetweenTwoNamesLeavesAWholeRoot: each state that a cut leaves of what the unit does is made of real files. The start
+// after it, and the one after that, are of a whole root, and the receipt says which.
+func TestACutBetweenTwoNamesLeavesAWholeRoot(t *testing.T) {
+	old, next := newRoot(t, "1"), newRoot(t, "2")
+	for _, c := range []struct {
+		name  string
+		cut   func(h *host, root, next, previous string) error // what was done until then
+		boots []string                                         // versions of the next two starts
+	}{
+		{"before the trial", func(*host, string, string, string) error { return nil }, []string{"2", "1"}},
+		{"the root before is linked", func(_ *host, root, _, previous string) error {
+			return os.Link(root, previous)
+		}, []string{"2", "1"}},
+		{"the new root has the name", func(h *host, _, _, _ string) error {
+			_, err := h.installation().prepareStart()
+			return err
+		}, []string{"1", "1"}},
+		{"the root before has its name again", func(h *host, root, _, previous string) error {
+			_, err := h.installation().prepareStart()
+			return errors.Join(err, os.Rename(previous, root))
+		}, []string{"1", "1"}},
+		{"the receipt says that it is kept", func(h *host, root, _, previous string) error {
+			_, err := h.installation().prepareStart()
+			aside := previous + ".aside"
+			return errors.Join(err, os.Link(previous, aside), h.installation().keep(), os.Rename(aside, previous))
+		}, []string{"2", "2"}},
+	} {
+		h := newHost(t)
+		h.install(old)
+		h.until("restart the appliance", func() error { return h.installation().Install(t.Context(), h.decide(next)) })
+		dir := h.prefix + Dir + "/"
+		require.NoError(t, c.cut(h, dir+rootName, dir+nextName, dir+previousName), c.name)
+
+		for _, want := range c.boots {
+			isTrial := h.boots()
+			assert.Equal(t, want, h.rootIs(old, next), c.name)
+			r := h.receipt()
+			assert.Equal(t, isTrial, r.Trial != nil, c.name)
+			if !isTrial {
+				assert.Equal(t, want, r.Version, c.name)
+			}
+		}
+		assert.False(t, h.boots(), c.name)
+		require.NoError(t, h.installation().Install(t.Context(), h.decide(next)), "again after: %s", c.name)
+		require.NoError(t, h.installation().keep())
+		assert.Equal(t, "2", h.rootIs(old, next), c.name)
+		assert.Equal(t, "2", h.receipt().Version, c.name)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/goldentest"
+	"firstlight.dev/firstlight/image/disk/disktest"
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/lab/accelerator"
 )
@@ -120,7 +121,7 @@ func TestSecureBootAndNoRoom(t *testing.T) {
 
 // TestSecureBootRefusesChangedKernel changes one byte of the kernel.
 func TestSecureBootRefusesChangedKernel(t *testing.T) {
-	image := copyImage(t, needImage(t, "qemu"))
+	image := disktest.CopyImage(t, needImage(t, "qemu"))
 	flipByte(t, image, kernelOffset(t, image)+1<<20)
 	m := newMachine(t, lab.Config{Firmware: lab.SecureBoot, Disks: []lab.Disk{{Image: image, Bus: lab.USB}}})
 	require.NoError(t, m.Start(t.Context()))
@@ -133,7 +134,7 @@ func TestSecureBootRefusesChangedKernel(t *testing.T) {
 
 // TestDamagedRoot changes one byte of the root where every mount reads it.
 func TestDamagedRoot(t *testing.T) {
-	image := copyImage(t, needImage(t, "qemu"))
+	image := disktest.CopyImage(t, needImage(t, "qemu"))
 	at, size := rootData(t, image)
 	refusesDamage(t, image, at+size-16) // the last table of a squashfs, read at mount
 }
@@ -141,7 +142,7 @@ func TestDamagedRoot(t *testing.T) {
 // TestDamagedTables changes one byte that is read when the root is mounted already: every try
 // is a whole one, with a reason of its own.
 func TestDamagedTables(t *testing.T) {
-	image := copyImage(t, needImage(t, "qemu-all"))
+	image := disktest.CopyImage(t, needImage(t, "qemu-all"))
 	m := refusesDamage(t, image, inodeTable(t, image))
 	for _, line := range m.Console().Lines() {
 		assert.NotContains(t, line, "resource busy")
@@ -164,7 +165,7 @@ func refusesDamage(t *testing.T, image string, at int64) *lab.Machine {
 // TestDamageWhileRunning changes one byte that nothing reads before the system runs: in the
 // daemon's program. The screen says so again and again, and the machine still obeys.
 func TestDamageWhileRunning(t *testing.T) {
-	image := copyImage(t, needImage(t, "qemu-all"))
+	image := disktest.CopyImage(t, needImage(t, "qemu-all"))
 	flipByte(t, image, inodeTable(t, image)-16<<10)
 	m := newMachine(t, lab.Config{Disks: []lab.Disk{{Image: image, Bus: lab.USB, Bytes: 4 * gib}}})
 	startsFrom(t, m)
@@ -235,7 +236,7 @@ func TestFlashed(t *testing.T) {
 // machine, as NVMe and as virtio disks, and starts each of them.
 func TestTwoSticks(t *testing.T) {
 	a := needImage(t, "qemu-all")
-	b := copyImage(t, a)
+	b := disktest.CopyImage(t, a)
 	giveOwnGUIDs(t, b)
 	disks := []lab.Disk{{Image: a, Bus: lab.NVMe, Bytes: 4 * gib}, {Image: b, Bus: lab.Virtio, Bytes: 4 * gib}}
 	m := newMachine(t, lab.Config{Name: "from-nvme", Disks: disks})

@@ -15,6 +15,7 @@ import (
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/disktest"
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/owner"
 )
@@ -26,30 +27,30 @@ const (
 	lineDenied    = "Access Denied"                                       // OVMF
 )
 
-// ownersStick is a stick that an owner has signed, with a site that asks for the keys in the firmware.
-func ownersStick(t *testing.T, image string) string {
+// newOwner is one with keys that no machine has.
+func newOwner(t *testing.T) owner.Keys {
 	t.Helper()
-	dir := t.TempDir()
-	keys := filepath.Join(dir, "keys")
+	keys := filepath.Join(t.TempDir(), "keys")
 	require.NoError(t, owner.MakeKeys(keys, time.Now()))
 	k, err := owner.ReadKeys(keys)
 	require.NoError(t, err)
-	path := filepath.Join(dir, "signed.img")
-	require.NoError(t, owner.SignImage(t.Context(), image, path, k))
+	return k
+}
 
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	require.NoError(t, err)
-	defer f.Close()
-	site, err := os.Create(filepath.Join(dir, "site"))
-	require.NoError(t, err)
-	defer site.Close()
+// signedBy is the image, signed by an owner.
+func signedBy(t *testing.T, k owner.Keys, image string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "signed.img")
+	require.NoError(t, owner.SignImage(t.Context(), image, path, k))
+	return path
+}
+
+// ownersStick is a stick that an owner has signed, with a site that asks for the keys in the firmware.
+func ownersStick(t *testing.T, k owner.Keys, image string) string {
+	t.Helper()
+	path := signedBy(t, k, image)
 	text := []byte("name: owned\nappliance: {secureBoot: {enroll: true}}\n")
-	at, err := disk.CopyFAT(t.Context(), f, stick.PartitionSite, site, disk.TextFile("site.yaml", text))
-	require.NoError(t, err)
-	_, err = site.Seek(0, io.SeekStart)
-	require.NoError(t, err)
-	_, err = io.Copy(io.NewOffsetWriter(f, at), site)
-	require.NoError(t, err)
+	disktest.PutFiles(t, path, stick.PartitionSite, disk.TextFile("site.yaml", text))
 	return path
 }
 
@@ -77,7 +78,7 @@ func fileOffset(t *testing.T, image, name, file string) (at, size int64) {
 // the same stick as nobody has signed it.
 func TestOwnersKeysAreEnrolledAndEnforced(t *testing.T) {
 	image := needImage(t, "qemu-all")
-	path := ownersStick(t, image)
+	path := ownersStick(t, newOwner(t), image)
 	m := newMachine(t, lab.Config{
 		Firmware: lab.SetupMode, Disks: []lab.Disk{{Image: path, Bus: lab.USB, Direct: true}},
 	})
@@ -114,7 +115,41 @@ func TestOwnersKeysAreEnrolledAndEnforced(t *testing.T) {
 		}
 	}
 
-	require.NoError(t, os.Rename(copyImage(t, image), path))
+	require.NoError(t, os.Rename(disktest.CopyImage(t, image), path))
 	require.NoError(t, m.Start(t.Context()))
 	see(t, m, lineDenied)
+}
+
+// TestAnUpdateOfAnOwnersStick on firmware that has this owner's keys alone: what another owner signed is refused by GRUB when
+// it is tried, and the version before is started; what this owner signed is checked from the firmware to the root.
+func TestAnUpdateOfAnOwnersStick(t *testing.T) {
+	image := needImage(t, "qemu-all")
+	k := newOwner(t)
+	path, next := ownersStick(t, k, image), nextImage(t, image)
+	m := newMachine(t, lab.Config{
+		Firmware: lab.SetupMode, Disks: []lab.Disk{{Image: path, Bus: lab.USB, Direct: true}},
+	})
+	startsFrom(t, m)
+	see(t, m, lineEnrolled)
+	see(t, m, lineOwners)
+	require.NoError(t, m.Kill())
+
+	writeSlotB(t, path, signedBy(t, newOwner(t), next)) // firstlightd update refuses it
+	require.NoError(t, m.Start(t.Context()))
+	see(t, m, lineTries)
+	see(t, m, lineSignature)
+	assert.NotContains(t, see(t, m, lineStarts), nextVersion)
+	require.NoError(t, m.Kill())
+
+	writeSlotB(t, path, signedBy(t, k, next))
+	require.NoError(t, m.Start(t.Context()))
+	see(t, m, lineTries)
+	see(t, m, lineNextRuns)
+	see(t, m, lineOwners)
+	require.NoError(t, m.Kill())
+	assert.NotContains(t, startsFrom(t, m).line, nextVersion, "nobody kept it")
+	require.NoError(t, m.Kill())
+
+	require.NoError(t, openStick(t, path).SetEnvironment(stick.Environment{Slot: stick.SlotB}))
+	assert.Contains(t, startsFrom(t, m).line, nextVersion)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,14 +24,6 @@ func needKind(t testing.TB, kind string) {
 	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), kind) {
 		t.Skipf("boots machines in QEMU; run with FIRSTLIGHT_TEST=%s", kind)
 	}
-}
-
-// copyImage keeps holes: an image is mostly empty.
-func copyImage(t *testing.T, path string) string {
-	to := filepath.Join(t.TempDir(), "stick.img")
-	out, err := exec.Command("cp", "--sparse=always", "--reflink=auto", path, to).CombinedOutput()
-	require.NoError(t, err, string(out))
-	return to
 }
 
 func tableOf(t *testing.T, image string) *gpt.Table {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"firstlight.dev/firstlight/assets/fat"
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/stickupdate"
-	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/disktest"
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/verify"
 )
@@ -62,41 +60,27 @@ func openStick(t *testing.T, path string) *stickupdate.Stick {
 // nextImage is the image as nextVersion: nothing but its name differs.
 func nextImage(t *testing.T, image string) string {
 	t.Helper()
-	next := copyImage(t, image)
-	f, err := os.OpenFile(next, os.O_RDWR, 0)
-	require.NoError(t, err)
-	defer f.Close()
-	p := partition(t, next, stick.PartitionBootA)
-	volume, err := fat.Open(io.NewSectionReader(f, p.Offset(), p.Size()))
-	require.NoError(t, err)
-	text, err := volume.ReadFile(stick.SlotConfigName)
-	require.NoError(t, err)
-	config, err := stick.ParseSlotConfig(text)
-	require.NoError(t, err)
-	config.Version = nextVersion
-
-	out, err := os.Create(filepath.Join(t.TempDir(), "boot"))
-	require.NoError(t, err)
-	defer out.Close()
-	at, err := disk.CopyFAT(t.Context(), f, stick.PartitionBootA, out, disk.TextFile(stick.SlotConfigName, config.Encode()))
-	require.NoError(t, err)
-	_, err = out.Seek(0, io.SeekStart)
-	require.NoError(t, err)
-	_, err = io.Copy(io.NewOffsetWriter(f, at), out)
-	require.NoError(t, err)
+	next := disktest.CopyImage(t, image)
+	disktest.ChangeConfig(t, next, func(c *stick.SlotConfig) { c.Version = nextVersion })
 	return next
 }
 
 // updatedStick is a stick with nextVersion in slot b, which the next start tries.
 func updatedStick(t *testing.T, image string) string {
 	t.Helper()
-	path := copyImage(t, image)
-	next, err := stickupdate.Open(nextImage(t, image))
+	path := disktest.CopyImage(t, image)
+	writeSlotB(t, path, nextImage(t, image))
+	return path
+}
+
+// writeSlotB writes an image into slot b of a stick that runs from a. Nobody asks who signed it.
+func writeSlotB(t *testing.T, path, image string) {
+	t.Helper()
+	next, err := stickupdate.Open(image)
 	require.NoError(t, err)
 	defer next.Close()
 	require.NoError(t, next.Check(t.Context()))
 	require.NoError(t, stickupdate.Write(t.Context(), next, openStick(t, path), stick.SlotA, nil, func(string, int64, int64) {}))
-	return path
 }
 
 // TestAnUpdatedStickIsSound by the checks that know nothing of updates.

@@ -21,6 +21,7 @@ import (
 	"firstlight.dev/firstlight/assets/secureboot"
 	"firstlight.dev/firstlight/assets/signature"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/disk/disktest"
 )
 
 // What an appliance does, as drive.begin is told.
@@ -77,7 +78,7 @@ func newLife(t *testing.T, random *rand.Rand, owners []*x509.Certificate, paths 
 		t.Cleanup(func() { i.Close() })
 		l.images[i.Config.Version] = i
 	}
-	l.drive = newDrive(t, copyFile(t, paths[0]), l.dir, random)
+	l.drive = newDrive(t, disktest.CopyImage(t, paths[0]), l.dir, random)
 	require.NoError(t, l.start())
 	return l
 }

@@ -16,6 +16,7 @@ import (
 	"firstlight.dev/firstlight/assets/signature"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/disktest"
 	"firstlight.dev/firstlight/image/media"
 )
 
@@ -77,7 +78,7 @@ func writeToBoot(t *testing.T, path string, at int64, b []byte) {
 func TestWithAKeyKnownOnlyASignedImageIsTaken(t *testing.T) {
 	key, other := newKey(t), newKey(t)
 	id := key.Public().ID()
-	stickPath := copyFile(t, makeImage(t, "1.0.0", 70))
+	stickPath := disktest.CopyImage(t, makeImage(t, "1.0.0", 70))
 	before, err := os.ReadFile(stickPath)
 	require.NoError(t, err)
 
@@ -173,7 +174,7 @@ func TestASignatureTravels(t *testing.T) {
 	nothing := func(string, int64, int64) {}
 	trusted := func() (signature.Keys, error) { return signature.Keys{key.Public()}, nil }
 
-	first := copyFile(t, old)
+	first := disktest.CopyImage(t, old)
 	u := newUpdater(t, first, "1.0.0", stick.SlotA, false, t.TempDir(), "1")
 	u.Keys = trusted
 	r, err := u.Update(t.Context(), image, Options{}, nothing)
@@ -189,7 +190,7 @@ func TestASignatureTravels(t *testing.T) {
 	assert.Equal(t, stick.PadSignature([]byte(signed.Text())), text)
 
 	// A stick that was written with the signature is an image without a file next to it.
-	second := copyFile(t, image)
+	second := disktest.CopyImage(t, image)
 	f, err := os.OpenFile(second, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
@@ -198,7 +199,7 @@ func TestASignatureTravels(t *testing.T) {
 	p, ok := table.Find(stick.PartitionBootA)
 	require.True(t, ok)
 	require.NoError(t, putSignature(Partition{region{f, p.Offset(), &writes}, p.Size()}, []byte(signed.Text())))
-	third := copyFile(t, old)
+	third := disktest.CopyImage(t, old)
 	u = newUpdater(t, third, "1.0.0", stick.SlotA, false, t.TempDir(), "1")
 	u.Keys = trusted
 	r, err = u.Update(t.Context(), second, Options{}, nothing)
@@ -215,7 +216,7 @@ func TestWhatWasTakenUnsignedIsSaid(t *testing.T) {
 	key := newKey(t)
 	old, image := makeImage(t, "1.0.0", 70), makeImage(t, "1.1.0", 60)
 	versionOf["1.0.0"], versionOf["1.1.0"] = old, image
-	path, dir := copyFile(t, old), t.TempDir()
+	path, dir := disktest.CopyImage(t, old), t.TempDir()
 	u := newUpdater(t, path, "1.0.0", stick.SlotA, false, dir, "boot 1")
 	u.Keys = func() (signature.Keys, error) { return signature.Keys{key.Public()}, nil }
 	_, err := u.Update(t.Context(), image, Options{Unsigned: true}, func(string, int64, int64) {})

@@ -16,6 +16,7 @@ import (
 	"firstlight.dev/firstlight/assets/gpt"
 	"firstlight.dev/firstlight/assets/secureboot"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/disk/disktest"
 	"firstlight.dev/firstlight/image/owner"
 )
 
@@ -23,7 +24,7 @@ import (
 func TestWhatTheMachineWouldNotStartIsRefused(t *testing.T) {
 	owner, err := secureboot.NewKey("The owner's db", time.Now())
 	require.NoError(t, err)
-	path, next := copyFile(t, makeImage(t, "1.0.0", 70)), makeImage(t, "1.1.0", 60)
+	path, next := disktest.CopyImage(t, makeImage(t, "1.0.0", 70)), makeImage(t, "1.1.0", 60)
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
 	u := newUpdater(t, path, "1.0.0", stick.SlotA, false, t.TempDir(), "1")
@@ -126,7 +127,7 @@ func TestASignedStickIsUpdatedToWhatItsOwnerSigned(t *testing.T) {
 	old := signForSecureBoot(t, keys, makeImage(t, "1.0.0", 70, withPlace))
 	unsigned := makeImage(t, "1.1.0", 60, withPlace)
 	next := signForSecureBoot(t, keys, unsigned)
-	path, boot := copyFile(t, old), bootInfo(t, old)
+	path, boot := disktest.CopyImage(t, old), bootInfo(t, old)
 	firmware := enforcing(t, string(secureboot.List(keys.DB.Certificate)))
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -140,7 +141,7 @@ func TestASignedStickIsUpdatedToWhatItsOwnerSigned(t *testing.T) {
 	}
 	for _, file := range secureboot.SignedFiles {
 		for _, name := range []string{file, file + secureboot.Suffix} {
-			changed := copyFile(t, next)
+			changed := disktest.CopyImage(t, next)
 			at, content := bootFile(t, changed, name)
 			at += int64(len(content)) - 2 // of slot.cfg, the end of the initramfs's digest
 			writeToBoot(t, changed, at, []byte{content[len(content)-2] ^ 1})

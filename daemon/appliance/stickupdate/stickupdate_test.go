@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -26,6 +25,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/assets/verity"
 	"firstlight.dev/firstlight/image/disk"
+	"firstlight.dev/firstlight/image/disk/disktest"
 )
 
 // makeImage writes the image of a version, as the builder does but for what is in the files.
@@ -117,14 +117,6 @@ func openFile(t *testing.T, path string, writes *int) *Stick {
 
 const endless = 1 << 30
 
-func copyFile(t *testing.T, path string) string {
-	t.Helper()
-	to := filepath.Join(t.TempDir(), "stick")
-	out, err := exec.Command("cp", "--sparse=always", path, to).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return to
-}
-
 // bootOnce does what grub.cfg does, and says which slot is started and whether that is a trial. The slot must be whole.
 func bootOnce(t *testing.T, path string) (stick.Slot, bool) {
 	t.Helper()
@@ -165,7 +157,7 @@ func TestAPowerCutAtAnyWrite(t *testing.T) {
 		return Write(context.Background(), next, openFile(t, path, &writes), stick.SlotA, signed, func(string, int64, int64) {})
 	}
 	for cut := 1; ; cut++ {
-		path := copyFile(t, old)
+		path := disktest.CopyImage(t, old)
 		err := run(path, cut)
 		slot, trial := bootOnce(t, path)
 		if err == nil {
@@ -196,7 +188,7 @@ func TestAVersionInTheSlotIsNotStartedWhileItIsOverwritten(t *testing.T) {
 	next, err := Open(image)
 	require.NoError(t, err)
 	defer next.Close()
-	path := copyFile(t, old)
+	path := disktest.CopyImage(t, old)
 	for _, e := range []stick.Environment{{Slot: stick.SlotA, Try: stick.SlotB}, {Slot: stick.SlotB}} {
 		writes := endless
 		s := openFile(t, path, &writes)
@@ -226,7 +218,7 @@ func newUpdater(t *testing.T, path, version string, slot stick.Slot, trial bool,
 func TestTheLifeOfAnUpdate(t *testing.T) {
 	old, image := makeImage(t, "1.0.0", 70), makeImage(t, "1.1.0", 60)
 	versionOf["1.0.0"], versionOf["1.1.0"] = old, image
-	path, dir := copyFile(t, old), t.TempDir()
+	path, dir := disktest.CopyImage(t, old), t.TempDir()
 	nothing := func(string, int64, int64) {}
 
 	u := newUpdater(t, path, "1.0.0", stick.SlotA, false, dir, "boot 1")
@@ -323,7 +315,7 @@ func TestRefuse(t *testing.T) {
 
 // TestWhatIsNoImageIsRefused before anything is written.
 func TestWhatIsNoImageIsRefused(t *testing.T) {
-	stickPath := copyFile(t, makeImage(t, "1.0.0", 70))
+	stickPath := disktest.CopyImage(t, makeImage(t, "1.0.0", 70))
 	before, err := os.ReadFile(stickPath)
 	require.NoError(t, err)
 	drop := func(name string) func(*disk.Stick) {
