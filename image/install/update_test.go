@@ -134,8 +134,8 @@ func TestACutBetweenTwoNames(t *testing.T) {
 	}
 }
 
-// TestACutBetweenTwoNamesLeavesAWholeRoot: each state that a cut leaves of what the unit does is made of real files. The start
-// after it, and the one after that, are of a whole root, and the receipt says which.
+// TestACutBetweenTwoNamesLeavesAWholeRoot: each state that a cut leaves of what the unit does is made of real files. The
+// start after it, and the one after that, are of a whole root, and the receipt says which.
 func TestACutBetweenTwoNamesLeavesAWholeRoot(t *testing.T) {
 	old, next := newRoot(t, "1"), newRoot(t, "2")
 	for _, c := range []struct {

@@ -120,8 +120,8 @@ func TestOwnersKeysAreEnrolledAndEnforced(t *testing.T) {
 	see(t, m, lineDenied)
 }
 
-// TestAnUpdateOfAnOwnersStick on firmware that has this owner's keys alone: what another owner signed is refused by GRUB when
-// it is tried, and the version before is started; what this owner signed is checked from the firmware to the root.
+// TestAnUpdateOfAnOwnersStick on firmware that has this owner's keys alone: what another owner signed is refused by GRUB
+// when it is tried, and the version before is started; what this owner signed is checked from the firmware to the root.
 func TestAnUpdateOfAnOwnersStick(t *testing.T) {
 	image := needImage(t, "qemu-all")
 	k := newOwner(t)

@@ -17,8 +17,9 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 )
 
-// drive is the stick of an appliance, in a file, behind a cache: what was written to a partition is on the medium when that
-// partition is synced. The power is cut before one of its operations. DATA has one file, the record, whose writer syncs it.
+// drive is the stick of an appliance, in a file, behind a cache: what was written to a partition is on the medium when
+// that partition is synced. The power is cut before one of its operations. The record on DATA is a file of its own,
+// which its writer syncs.
 type drive struct {
 	file   *os.File
 	table  *gpt.Table
@@ -196,7 +197,7 @@ func (p cachedPart) WriteAt(b []byte, at int64) (int, error) {
 	return len(b), nil
 }
 
-// checkPlace notes a write to anything but the one sector of GRUB's memory that changes, and the slot that does not run.
+// checkPlace notes a write to anything but the sector of GRUB's memory that changes, and the slot that does not run.
 func (d *drive) checkPlace(partition string, at int64, n int) {
 	other := d.running.Other()
 	switch {
@@ -243,8 +244,8 @@ func (p cachedPart) Drop() error {
 	return nil
 }
 
-// switchOn ends a power cut, and returns how many bytes that were written are not on the medium. A record that was being
-// written is the one before or the new one; what was begun of its file is there as well.
+// switchOn ends a power cut, and returns how many bytes that were written are not on the medium. A record that was
+// being written is the one before or the new one; what was begun of its file is there as well.
 func (d *drive) switchOn(how losses) (lost int64, err error) {
 	for i, w := range d.cache {
 		switch end := len(w.b); how {

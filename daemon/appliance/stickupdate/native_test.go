@@ -55,15 +55,16 @@ func otherVersion(t *testing.T, image, version string, mask byte) string {
 		_, err = root.WriteAt(b, at)
 		require.NoError(t, err)
 	}
-	hash, err := verity.Append(t.Context(), root, size.data, hex.EncodeToString(super.Salt), hex.EncodeToString(super.UUID[:]), verity.Known{})
+	salt, uuid := hex.EncodeToString(super.Salt), hex.EncodeToString(super.UUID[:])
+	hash, err := verity.Append(t.Context(), root, size.data, salt, uuid, verity.Known{})
 	require.NoError(t, err)
 
 	disktest.ChangeConfig(t, path, func(c *stick.SlotConfig) { c.Version, c.RootHash = version, hash })
 	return path
 }
 
-// TestThirtyPowerCutsOnTheBuiltImage is TestThirtyPowerCuts with the image that was built, signed by an owner: after each
-// cut the slot that is started is also one that this owner's firmware and GRUB start.
+// TestThirtyPowerCutsOnTheBuiltImage is TestThirtyPowerCuts with the image that was built, signed by an owner: after
+// each cut the slot that is started is also one that this owner's firmware and GRUB start.
 func TestThirtyPowerCutsOnTheBuiltImage(t *testing.T) {
 	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), "native") {
 		t.Skip("writes some 50 GB: needs a built image and FIRSTLIGHT_TEST=native")

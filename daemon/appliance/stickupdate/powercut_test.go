@@ -35,8 +35,8 @@ const (
 	phaseFallBack = "fall back"
 )
 
-// phases are those in which the power is cut, as drive.phase names them, and what is started after it: the version before,
-// the next one on trial, or the next one as kept.
+// phases are those in which the power is cut, as drive.phase names them, and what may be started after it: the version
+// before, the next one on trial, or the next one as kept.
 var phases = []struct {
 	name                string
 	before, trial, kept bool
@@ -347,8 +347,8 @@ func seed(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(n, 1))
 }
 
-// TestThirtyPowerCuts at random moments of the life of an update: no cut leaves a stick that starts anything but a whole
-// version, a record that cannot be read, or an update that does not end when it is run again.
+// TestThirtyPowerCuts at random moments of the life of an update: no cut leaves a stick that starts anything but a
+// whole version, a record that cannot be read, or an update that does not end when it is run again.
 func TestThirtyPowerCuts(t *testing.T) {
 	l := newLife(t, seed(t), nil, makeImages(t)...)
 	l.cutAtRandom(30)

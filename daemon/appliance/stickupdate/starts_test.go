@@ -120,8 +120,9 @@ func bootFile(t *testing.T, image, name string) (at int64, content []byte) {
 	return at, content
 }
 
-// TestASignedStickIsUpdatedToWhatItsOwnerSigned: what firmware and GRUB check of the slot that is started next is by the key
-// that they check the running one with. Anything else is refused, each changed file by its name, and nothing is written.
+// TestASignedStickIsUpdatedToWhatItsOwnerSigned: what firmware and GRUB check of the slot that is started next is by the
+// key that they check the running one with. Anything else is refused, each changed file by its name, and nothing is
+// written.
 func TestASignedStickIsUpdatedToWhatItsOwnerSigned(t *testing.T) {
 	keys, others := ownersKeys(t), ownersKeys(t)
 	old := signForSecureBoot(t, keys, makeImage(t, "1.0.0", 70, withPlace))
