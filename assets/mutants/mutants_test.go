@@ -44,7 +44,7 @@ const (
 const top = "../.."
 
 func all() []Mutant {
-	return slices.Concat(Network(), Metal(), Clusters(), Appliance(), Security(), Signing())
+	return slices.Concat(Network(), Metal(), Clusters(), Appliance(), Security(), Signing(), Updates())
 }
 
 // mutate is the file with its fault.
