@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	lineEnrolled  = "the owner's keys are enrolled: the machine restarts" // firstlightd storage
-	lineOwners    = "by the owner's keys, from the firmware to the root"  // firstlightd storage
-	lineSignature = "what this stick starts was refused"                  // GRUB
-	lineDenied    = "Access Denied"                                       // OVMF
+	lineEnforced  = "UEFI Secure Boot is enabled"                        // the kernel, of its firmware
+	lineOwners    = "by the owner's keys, from the firmware to the root" // firstlightd storage
+	lineSignature = "what this stick starts was refused"                 // GRUB
+	lineDenied    = "Access Denied"                                      // OVMF
 )
 
 // newOwner is one with keys that no machine has.
@@ -83,8 +83,7 @@ func TestOwnersKeysAreEnrolledAndEnforced(t *testing.T) {
 		Firmware: lab.SetupMode, Disks: []lab.Disk{{Image: path, Bus: lab.USB, Direct: true}},
 	})
 	startsFrom(t, m)
-	see(t, m, lineEnrolled)
-	see(t, m, lineInit)
+	see(t, m, lineEnforced) // the restart is over before all that was said before it is on the screen
 	see(t, m, lineOwners)
 	require.NoError(t, m.Kill())
 
@@ -120,8 +119,8 @@ func TestOwnersKeysAreEnrolledAndEnforced(t *testing.T) {
 	see(t, m, lineDenied)
 }
 
-// TestAnUpdateOfAnOwnersStick on firmware that has this owner's keys alone: what another owner signed is refused by GRUB
-// when it is tried, and the version before is started; what this owner signed is checked from the firmware to the root.
+// TestAnUpdateOfAnOwnersStick on firmware that has this owner's keys alone: what this owner signed starts from the other
+// slot, once; what another owner signed is refused by GRUB when it is tried, and the version before is started.
 func TestAnUpdateOfAnOwnersStick(t *testing.T) {
 	image := needImage(t, "qemu-all")
 	k := newOwner(t)
@@ -130,26 +129,20 @@ func TestAnUpdateOfAnOwnersStick(t *testing.T) {
 		Firmware: lab.SetupMode, Disks: []lab.Disk{{Image: path, Bus: lab.USB, Direct: true}},
 	})
 	startsFrom(t, m)
-	see(t, m, lineEnrolled)
-	see(t, m, lineOwners)
+	see(t, m, lineEnforced)
+	require.NoError(t, m.Kill())
+
+	writeSlotB(t, path, signedBy(t, k, next))
+	require.NoError(t, m.Start(t.Context()))
+	see(t, m, lineTries)
+	see(t, m, lineEnforced)
+	see(t, m, lineNextRuns)
 	require.NoError(t, m.Kill())
 
 	writeSlotB(t, path, signedBy(t, newOwner(t), next)) // firstlightd update refuses it
 	require.NoError(t, m.Start(t.Context()))
 	see(t, m, lineTries)
 	see(t, m, lineSignature)
+	see(t, m, lineEnforced)
 	assert.NotContains(t, see(t, m, lineStarts), nextVersion)
-	require.NoError(t, m.Kill())
-
-	writeSlotB(t, path, signedBy(t, k, next))
-	require.NoError(t, m.Start(t.Context()))
-	see(t, m, lineTries)
-	see(t, m, lineNextRuns)
-	see(t, m, lineOwners)
-	require.NoError(t, m.Kill())
-	assert.NotContains(t, startsFrom(t, m).line, nextVersion, "nobody kept it")
-	require.NoError(t, m.Kill())
-
-	require.NoError(t, openStick(t, path).SetEnvironment(stick.Environment{Slot: stick.SlotB}))
-	assert.Contains(t, startsFrom(t, m).line, nextVersion)
 }

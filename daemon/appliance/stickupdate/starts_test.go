@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,6 +156,11 @@ func TestASignedStickIsUpdatedToWhatItsOwnerSigned(t *testing.T) {
 		require.ErrorContains(t, err, "sign it with firstlight sign --secure-boot; nothing is written")
 		require.NotContains(t, err.Error(), "\n")
 	}
+	_, err = u.Update(t.Context(), unsigned, Options{}, func(string, int64, int64) {})
+	require.Error(t, err)
+	page, failed := os.ReadFile("../../../docs/disk.md")
+	require.NoError(t, failed)
+	assert.Contains(t, string(page), "\n"+strings.ReplaceAll(err.Error(), filepath.Dir(unsigned)+"/", "")+"\n")
 	after, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(before, after), "a refusal writes nothing")
