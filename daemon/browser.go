@@ -9,6 +9,7 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/status"
@@ -88,6 +89,32 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		},
 		ReplaceSite: d.replaceSite,
 		PreviewSite: d.metal.Preview,
+
+		ReadTenant: func(
+			ctx context.Context, c status.Cluster, as rest.ImpersonationConfig, name string,
+		) (workload.TenantSpec, error) {
+			text, err := d.readKubeconfig(ctx, c)
+			if err != nil {
+				return workload.TenantSpec{}, err
+			}
+			return workload.Asker{As: as}.ReadTenant(ctx, text, name)
+		},
+		PutTenant: func(
+			ctx context.Context, c status.Cluster, as rest.ImpersonationConfig, t workload.TenantSpec, dryRun bool,
+		) error {
+			text, err := d.readKubeconfig(ctx, c)
+			if err != nil {
+				return err
+			}
+			return workload.Asker{As: as}.PutTenant(ctx, text, t, dryRun)
+		},
+		RemoveTenant: func(ctx context.Context, c status.Cluster, as rest.ImpersonationConfig, t workload.TenantID) error {
+			text, err := d.readKubeconfig(ctx, c)
+			if err != nil {
+				return err
+			}
+			return workload.Asker{As: as}.RemoveTenant(ctx, text, t)
+		},
 
 		Uploads: (&uploadsReach{authority: secrets.Authority}).get,
 	}

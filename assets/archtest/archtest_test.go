@@ -176,7 +176,8 @@ var pairs = map[string][]string{
 	// Whoever uses a cluster's kubeconfig reads it as the installer does.
 	"daemon/clusters/kpa":            {"daemon/clusters/contract"},
 	"daemon/clusters/metal3provider": {"daemon/clusters/contract"},
-	"daemon/clusters/workload":       {"daemon/clusters/contract"},
+	// Tenants are shown as their controller has them.
+	"daemon/clusters/workload": {"daemon/clusters/contract", "daemon/addons/tenants"},
 	// Clusters of Cluster API are tried as the installer tries its own.
 	"daemon/clusters/clusterapi": {"daemon/clusters/contract"},
 }

@@ -22,7 +22,8 @@ func shownPages(t *testing.T) map[string]document {
 		if len(of.doc.Nodes) > 0 {
 			paths = append(paths, "/nodes/node-000", "/nodes/52:54:00:99:00:01", "/clusters/edge", "/clusters/lab")
 			paths = append(paths, "/site/documents/4", "/site/documents/5")
-			paths = append(paths, "/clusters/edge/pods/default/web", "/clusters/edge/pods/default/gone")
+			paths = append(paths, "/clusters/edge/pods/default/web", "/clusters/edge/pods/default/gone",
+				tenantPath("edge", "alpha"), tenantPath("edge", "beta"), tenantPath("edge", "gone"), tenantPath("lab", "alpha"))
 		}
 		for _, path := range paths {
 			pages[name+path] = b.open(path)
@@ -41,6 +42,12 @@ func shownPages(t *testing.T) map[string]document {
 	}
 	for _, path := range []string{"/site", "/discovered", "/uploads", editPath, editPath + "?from=4"} {
 		pages["owner"+path] = b.open(path)
+	}
+	for _, path := range []string{tenantPath("edge", "alpha"), tenantEditLink("edge", "alpha"), tenantEditLink("edge", "")} {
+		pages["owner"+path] = b.open(path)
+	}
+	for name, text := range map[string]string{"sound": "namespaces: [alpha-prod]\nreclaim: Delete\n", "wrong": "namespace: [x]\n"} {
+		pages["owner checked a Tenant, "+name] = parse(t, checkTenant(b, "alpha", text).Body.Bytes())
 	}
 	for name, edit := range map[string]string{"sound": "# more\n", "wrong": "nmae: x\n"} {
 		form := documentForm(t, b, editPath, func(text string) string { return text + edit })
@@ -88,7 +95,8 @@ func TestPagesAreForEverybody(t *testing.T) {
 		}
 		for _, e := range d.all() {
 			for _, reference := range []string{"aria-labelledby", "aria-describedby", "for"} {
-				if id, ok := e.lookup(reference); ok {
+				list, _ := e.lookup(reference)
+				for _, id := range strings.Fields(list) {
 					assert.True(t, ids[id], "%s: %s leads nowhere: %s", name, reference, id)
 				}
 			}

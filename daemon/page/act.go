@@ -45,6 +45,9 @@ func (s *Server) serveConfirmation(w http.ResponseWriter, r *http.Request, of *s
 
 // askToConfirm asks whether an action is meant, with what was wrong with the last answer.
 func (s *Server) askToConfirm(w http.ResponseWriter, r *http.Request, of *session, a action, code int, problem string) {
+	if a.read != nil {
+		a.read(s, r)
+	}
 	p, err := s.hub.current()
 	if err != nil {
 		s.fail(w, err)
@@ -148,6 +151,9 @@ func (s *Server) serveAction(w http.ResponseWriter, r *http.Request, of *session
 
 // readOrder is what the form confirms, once.
 func (s *Server) readOrder(r *http.Request, of *session, a action) (order, *refusal) {
+	if a.read != nil {
+		a.read(s, r)
+	}
 	p, err := s.hub.current()
 	if err != nil {
 		return order{}, &refusal{http.StatusInternalServerError, "The appliance does not know how it stands. Try again."}

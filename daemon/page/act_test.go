@@ -75,6 +75,15 @@ func (r *fixture) order(a action, role Role, about string) order {
 	return o
 }
 
+// look has in the picture what an action is about.
+func (r *fixture) look(a action) {
+	if a.read != nil {
+		request := httptest.NewRequestWithContext(r.t.Context(), "GET", "/", http.NoBody)
+		request.SetPathValue("name", r.places[a.name])
+		a.read(r.Server, request)
+	}
+}
+
 const chosenDisk = "D1"
 
 func (r *fixture) post(b browser, a action, form url.Values, headers ...string) *httptest.ResponseRecorder {
@@ -150,7 +159,7 @@ func ways() []struct {
 			r.api.forbids = true
 			w := r.post(b, a, form)
 			require.Equal(r.t, http.StatusSeeOther, w.Code)
-			notice := b.open(w.Header().Get("Location")).id("notice")
+			notice := parse(r.t, b.ask("GET", w.Header().Get("Location"), "").Body.Bytes()).id("notice")
 			require.NotNil(r.t, notice)
 			assert.Equal(r.t, "Not done: the appliance's API server does not allow that to your role.", notice.text())
 			w.Code = http.StatusForbidden // as the audit log has it
@@ -200,6 +209,7 @@ func tryAs(t *testing.T, a action, role Role) string {
 	r := newFixture(t)
 	b := logInAs(t, r.Server, role)
 	name := r.places[a.name]
+	r.look(a)
 	about, ok := a.offered(mustPicture(t, r.Server), name)
 	require.True(t, ok, a.name)
 
@@ -271,6 +281,9 @@ func TestWhatActionsDo(t *testing.T) {
 		"reload":          "reload",
 		"bundle":          "bundle",
 		"replace":         "replace site by ann@laptop",
+		"put-tenant": "firstlight:ann@laptop: put alpha of edge, version \"7\": namespaces:\n- alpha-dev\n" +
+			"- alpha-test\n",
+		"remove-tenant": "firstlight:ann@laptop: remove alpha a of edge",
 	}
 	for _, a := range actions() {
 		r := newFixture(t)

@@ -7,12 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"k8s.io/client-go/rest"
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
@@ -50,6 +52,16 @@ type Deeds struct {
 	WatchConsole  func(ctx context.Context, node string) (Console, error)
 	TypeAtConsole func(node string, text []byte) error
 
+	// ReadTenant, PutTenant and RemoveTenant read, create or change, and delete a Tenant of a cluster for a person, whose
+	// rights there that cluster decides about. With dryRun nothing is changed. Their errors are for people.
+	ReadTenant func(
+		ctx context.Context, c status.Cluster, as rest.ImpersonationConfig, name string,
+	) (workload.TenantSpec, error)
+	PutTenant func(
+		ctx context.Context, c status.Cluster, as rest.ImpersonationConfig, t workload.TenantSpec, dryRun bool,
+	) error
+	RemoveTenant func(ctx context.Context, c status.Cluster, as rest.ImpersonationConfig, t workload.TenantID) error
+
 	// Uploads is where the upload API is, and how the page reaches it as access.PageClient.
 	Uploads func() (base *url.URL, transport http.RoundTripper, err error)
 }
@@ -71,7 +83,7 @@ var (
 )
 
 func subjects() []subject {
-	return []subject{onNode, onCluster, onAppliance, onDraft, onMachine, onDiscovery}
+	return []subject{onNode, onCluster, onAppliance, onDraft, onMachine, onDiscovery, onTenant}
 }
 
 // action is something that people do by the page.
@@ -83,6 +95,7 @@ type action struct {
 	effect  string // what becomes of it, for whoever confirms it
 	isFinal bool   // it cannot be undone: the name of what it is done to is typed
 
+	read func(s *Server, r *http.Request) // has in the picture what offered looks at; nil: it is there
 	// offered reports whether it makes sense now, and what more it is about, such as a fingerprint: that and nothing
 	// else is confirmed.
 	offered func(p *picture, name string) (about string, ok bool)
@@ -127,7 +140,7 @@ type result struct {
 // actions are all that people can do by the page. An operator does what can be undone. What loses data, or tells a
 // secret to someone, needs an owner.
 func actions() []action {
-	return append(approvals(), []action{
+	return slices.Concat(approvals(), []action{
 		{
 			name: "adopt", on: onNode, needs: Operator, title: "Take it into service as it is",
 			effect:  "It counts as installed. Neither its BMC nor its disks are written to.",
@@ -222,7 +235,7 @@ func actions() []action {
 			},
 		},
 		newReplaceAction(),
-	}...)
+	}, newTenantActions())
 }
 
 // hostRequest is a deed that patches the BareMetalHost of a node as the person who confirmed it.

@@ -86,7 +86,8 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	r.acts.Burst, r.acts.Every = 1000, time.Millisecond
 	paths := []string{
 		"/", "/nodes/node-000", "/nodes/node-001", "/nodes/node-004", "/nodes/node-004/console", "/nodes/52:54:00:99:00:01", "/discovered", "/clusters",
-		"/clusters/edge", "/clusters/lab", webPath, webPath + "/logs/web", webPath + "/logs/web/previous", webPath + "/logs/none",
+		"/clusters/edge", "/clusters/lab", tenantPath("edge", "alpha"), tenantPath("edge", "gone"), tenantPath("lab", "alpha"),
+		tenantEditLink("edge", "alpha"), tenantEditLink("edge", ""), webPath, webPath + "/logs/web", webPath + "/logs/web/previous", webPath + "/logs/none",
 		"/addons", "/networks", "/uploads", "/site", "/site/documents/4", editPath, "/secrets", "/appliance", "/nothing",
 	}
 	for _, a := range actions() {

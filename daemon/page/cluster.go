@@ -119,6 +119,9 @@ type workloadView struct {
 	workload.Contents
 	HiddenNodes, HiddenPods int // those that are well and not listed
 
+	Shared    []tenantView // its Tenants
+	NewTenant string       // where one is made; "": not by this role
+
 	Ref string
 }
 
@@ -147,6 +150,9 @@ func newClusterPage(p *picture, by Role, c status.Cluster, denied string) cluste
 	}
 
 	v.Workload = newWorkloadView(p, v.Ref, c, denied)
+	if by.covers(Owner) && v.Workload.HasTenants {
+		v.Workload.NewTenant = tenantEditLink(v.Ref, "")
+	}
 	versions := map[string]string{}
 	for _, n := range v.Workload.Nodes {
 		versions[n.Name] = n.Version
@@ -174,6 +180,7 @@ func newWorkloadView(p *picture, ref string, c status.Cluster, denied string) wo
 	}
 
 	v := workloadView{Time: a.Time, Error: a.Value.Error, Contents: a.Value.Contents, Ref: ref}
+	v.Shared = listTenants(ref, v.Tenants)
 	v.HiddenNodes, v.HiddenPods = v.NodeCount-len(v.Nodes), v.PodCount-len(v.Pods)
 	return v
 }

@@ -37,6 +37,13 @@ func contents() workload.Contents {
 			{Time: at, Type: "Warning", Reason: "BackOff", Object: "Pod default/web", Message: "Back-off restarting failed container", Count: 9},
 		},
 		NodeCount: 2, SickNodes: 1, PodCount: 3, SickPods: 1, MoreEvents: true,
+		HasTenants: true,
+		Tenants: []workload.Tenant{
+			{TenantID: alpha().TenantID, IsReady: true, Reason: "Ready", Message: "has 2 of 2 namespaces", Isolated: true,
+				Namespaces: []string{"alpha-dev", "alpha-prod"}, Owners: []string{"User ann"}, Quota: []string{"pods: 50"}},
+			{TenantID: workload.TenantID{Name: "beta", UID: "b", Version: "9"}, Reason: "NamespaceTaken", Deletes: true,
+				Message: "namespace alpha-dev is that of Tenant alpha", Namespaces: []string{"alpha-dev", "beta"}},
+		},
 	}
 }
 
@@ -55,7 +62,7 @@ func TestAClusterShowsAllThatIsKnownOfIt(t *testing.T) {
 	runs := d.id("workload")
 	assert.Contains(t, runs.text(), "Kubernetes v1.34.2 at https://172.22.1.7:6443")
 	assert.Contains(t, runs.text(), "2 nodes, 1 not well; 3 pods, 1 not well.")
-	assert.Equal(t, []string{"edge-2", "edge-1", "default/web", "kube-system/coredns"}, texts(rowHeads(runs)), "what is not well comes first")
+	assert.Equal(t, []string{"edge-2", "edge-1", "default/web", "kube-system/coredns", "beta", "alpha"}, texts(rowHeads(runs)), "what is not well comes first")
 	assert.Contains(t, d.id("pod-default/web").text(), "CrashLoopBackOff: back-off 5m0s")
 	assert.Equal(t, "check failed", d.id("pod-default/web").attr("class"))
 	assert.Contains(t, runs.text(), "1 more are not listed")
@@ -186,8 +193,9 @@ func TestEveryReadingIsTriedByEveryRole(t *testing.T) {
 	out.WriteString("| page | verb and resource of `page.firstlight.dev` | viewer | operator | owner | the API server says no |\n")
 	out.WriteString("|---|---|---|---|---|---|\n")
 	for _, of := range readings() {
-		path := strings.NewReplacer("/nodes/{name}", "/nodes/node-000", "{name}", "edge", "{namespace}", "default", "{pod}", "web", "{container}", "web").Replace(of.pattern)
+		path := strings.NewReplacer("/nodes/{name}", "/nodes/node-000", "/tenants/{name}", tenantPath("edge", "alpha"), "{name}", "edge", "{namespace}", "default", "{pod}", "web", "{container}", "web").Replace(of.pattern)
 		shown := placeholder.ReplaceAllStringFunc(of.pattern, func(word string) string { return strings.ToUpper(strings.Trim(word, "{}")) })
+		shown = strings.ReplaceAll(shown, "/tenants/NAME", "/tenants/CLUSTER%2FNAME")
 		fmt.Fprintf(&out, "| `%s` | `%s %s` |", shown, readVerb, of.resource)
 		for _, role := range Roles() {
 			api := newAPIServer(t)

@@ -26,6 +26,7 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
+	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/provisioning"
 )
@@ -76,6 +77,8 @@ func acting() (of *state, places map[string]string) {
 		"trust":           "node-006",
 		"kubeconfig":      "edge",
 		"replace":         draftName(),
+		"put-tenant":      "edge/alpha",
+		"remove-tenant":   "edge/alpha",
 	}
 }
 
@@ -300,6 +303,27 @@ func (s *apiServer) deeds() Deeds {
 		},
 		PreviewSite: func(context.Context, *site.Site) (map[string]metal3.Block, error) {
 			return map[string]metal3.Block{"node-001": {Sentence: "its disk /dev/sda is not empty"}}, nil
+		},
+		ReadTenant: func(_ context.Context, c status.Cluster, as rest.ImpersonationConfig, name string) (workload.TenantSpec, error) {
+			if as.UserName != "firstlight:ann@laptop" || !slices.Equal(as.Groups, []string{"firstlight:owner"}) || name != "alpha" {
+				return workload.TenantSpec{}, fmt.Errorf("%s reads no Tenant %s of %s", as.UserName, name, c.Name)
+			}
+			return alpha(), nil
+		},
+		PutTenant: func(
+			_ context.Context, c status.Cluster, as rest.ImpersonationConfig, t workload.TenantSpec, dryRun bool,
+		) error {
+			if _, ok := t.Spec["namespaces"]; !ok {
+				return errors.New("spec.namespaces: Required value")
+			}
+			if !dryRun {
+				s.note("%s: put %s of %s, version %q: %s", as.UserName, t.Name, c.Name, t.Version, formatSpec(t.Spec))
+			}
+			return nil
+		},
+		RemoveTenant: func(_ context.Context, c status.Cluster, as rest.ImpersonationConfig, t workload.TenantID) error {
+			s.note("%s: remove %s %s of %s", as.UserName, t.Name, t.UID, c.Name)
+			return nil
 		},
 		WatchConsole: func(_ context.Context, node string) (Console, error) {
 			s.note("watch %s", node)

@@ -193,6 +193,15 @@ func (l *lookup[T]) known() map[string]answer[T] {
 	return all
 }
 
+// expire has it asked again whoever wants to know next: something was done about a name.
+func (l *lookup[T]) expire(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.answers[name]; e != nil && e.done == nil {
+		delete(l.answers, name)
+	}
+}
+
 // prune forgets what nobody looks at any more.
 func (l *lookup[T]) prune(now time.Time) {
 	for name, e := range l.answers {

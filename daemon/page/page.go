@@ -93,6 +93,7 @@ type Server struct {
 	bundles   chan struct{} // a place for the one that is being collected
 	uploads   chan struct{} // a place for each request that is passed on
 	drafts    drafts
+	tenants   tenantDrafts
 	masks     masks
 	handler   http.Handler
 	issuers   *issuers

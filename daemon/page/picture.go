@@ -52,7 +52,8 @@ type picture struct {
 	discover *site.Discover
 	siteText []byte // that is applied
 	history  []sitedocument.Entry
-	drafts   *drafts // which change without the picture
+	drafts   *drafts       // which change without the picture
+	tenants  *tenantDrafts // likewise
 	masks    *masks
 
 	mu       sync.Mutex
@@ -85,6 +86,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		siteText: s.sources.SiteText(),
 		history:  s.sources.SiteHistory(),
 		drafts:   &s.drafts,
+		tenants:  &s.tenants,
 		masks:    &s.masks,
 		dhcp:     s.sources.DHCP(),
 		reached:  map[string][]firewall.Listener{},

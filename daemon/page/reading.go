@@ -32,6 +32,13 @@ func readings() []reading {
 			ask:      (*Server).askWorkload,
 		},
 		{
+			pattern:  tenantPattern,
+			resource: "workloads",
+			needs:    Viewer,
+			isWhole:  true,
+			ask:      (*Server).askTenant,
+		},
+		{
 			pattern:  podPattern,
 			resource: "workloads",
 			needs:    Viewer,

@@ -76,6 +76,7 @@ func TestTheAPIServerDecidesWhoMayAct(t *testing.T) {
 
 	for _, role := range Roles() {
 		for _, a := range actions() {
+			r.look(a)
 			about, _ := a.offered(mustPicture(t, s), places[a.name])
 			done, no := s.perform(t.Context(), a, r.order(a, role, about))
 			if done.write != nil {

@@ -84,7 +84,11 @@ func (p Person) user() string { return kube.PersonPrefix + p.Name }
 // others (Kubernetes, "User impersonation").
 func (p Person) impersonate(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
-	c.Impersonate = rest.ImpersonationConfig{UserName: p.user(), Groups: []string{p.Role.group()}}
+	c.Impersonate = p.impersonation()
 	c.Timeout = apiTimeout
 	return c
+}
+
+func (p Person) impersonation() rest.ImpersonationConfig {
+	return rest.ImpersonationConfig{UserName: p.user(), Groups: []string{p.Role.group()}}
 }

@@ -36,6 +36,8 @@ func routes() []route {
 		{"GET", "/events", Viewer, nil, (*Server).serveEvents},
 		{"GET", editPath, Owner, nil, (*Server).serveSiteEditor},
 		{"POST", editPath, Owner, nil, (*Server).serveSiteCheck}, // it changes nothing
+		{"GET", tenantEditPath, Owner, nil, (*Server).serveTenantEditor},
+		{"POST", tenantEditPath, Owner, nil, (*Server).serveTenantCheck}, // nor does this
 	}
 	all = append(all, uploadRoutes()...)
 	all = append(all, consoleRoutes()...)
@@ -107,8 +109,8 @@ func checkRequest(to route, of *session, r *http.Request) *refusal {
 		return nil
 	case r.Method != http.MethodGet && isTooLong(r):
 		return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf(
-			"The form is too long, and nothing was changed: a site document has %d MiB at most, anything else %d KiB.",
-			site.MaxSize>>20, maxForm>>10,
+			"The form is too long, and nothing was changed: a site document has %d MiB at most, a Tenant %d KiB, anything else %d KiB.",
+			site.MaxSize>>20, maxTenant>>10, maxForm>>10,
 		)}
 	case r.Method != http.MethodGet && !isSame(csrfOf(r), of.csrf):
 		return &refusal{http.StatusForbidden, "The form is not of this session. Load the page again."}
@@ -155,11 +157,12 @@ func refuse(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// How long a form can be, in bytes: one with a site document, where each of its bytes may take three, and any other, which
-// may name each disk of a server or have a pasted text.
+// How long a form can be, in bytes: one with a document, where each of its bytes may take three, and any other, which may
+// name each disk of a server or have a pasted text.
 const (
 	maxForm         = 64 << 10
 	maxDocumentForm = 3*site.MaxSize + maxForm
+	maxTenantForm   = 3*maxTenant + maxForm
 )
 
 func boundForms(next http.Handler) http.Handler {
@@ -168,6 +171,8 @@ func boundForms(next http.Handler) http.Handler {
 		switch {
 		case r.URL.Path == editPath:
 			most = maxDocumentForm
+		case r.URL.Path == tenantEditPath:
+			most = maxTenantForm
 		case isUpload(r.URL.Path):
 			most = maxPiece
 		}

@@ -172,7 +172,12 @@ func (m *masks) diff(from, to []byte) (diff, error) {
 		return d, nil
 	}
 
-	unified, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: sides[0], B: sides[1], Context: 3})
+	return diffLines(sides[0], sides[1])
+}
+
+// diffLines is the difference of two texts, with three lines around each.
+func diffLines(from, to []string) (diff, error) {
+	unified, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: from, B: to, Context: 3})
 	if err != nil {
 		return diff{}, err
 	}

@@ -100,6 +100,7 @@ func newServerWith(t testing.TB, of *state, deeds Deeds) *Server {
 	s.secrets.timeout, s.secrets.wait = hung, hung
 	s.pods.timeout, s.pods.wait = hung, hung
 	s.logs.timeout, s.logs.wait = hung, hung
+	s.tenants.add("edge/alpha", changedAlpha())
 	s.drafts.key = keyOfDrafts
 	s.drafts.add([]byte(draftText), sitedocument.Digest(of.siteText), new(site.Site), &site.Site{Name: "rack-8"})
 	return s

@@ -30,6 +30,12 @@ func full() *state {
 	for i := range 100 {
 		c.Pods = append(c.Pods, workload.Pod{Namespace: "default", Name: fmt.Sprint("pod-", i), State: "Pending", Reason: "0/300 nodes are available"})
 	}
+	for i := range 200 {
+		c.Tenants = append(c.Tenants, workload.Tenant{
+			TenantID: workload.TenantID{Name: fmt.Sprint("tenant-", i)}, Reason: "NamespaceTaken",
+			Message: fmt.Sprintf("namespace team-%d is that of another Tenant", i), Namespaces: []string{fmt.Sprint("team-", i)},
+		})
+	}
 	of.workloads["edge"] = c
 
 	for i := range 200 {
@@ -49,7 +55,7 @@ func TestEveryPageIsLight(t *testing.T) {
 	for name := range assets() {
 		assetBytes += b.ask("GET", "/assets/"+name, "").Body.Len()
 	}
-	for _, path := range []string{"/clusters", "/clusters/edge", "/addons", "/networks", "/secrets", "/appliance"} {
+	for _, path := range []string{"/clusters", "/clusters/edge", tenantPath("edge", "alpha"), "/addons", "/networks", "/secrets", "/appliance"} {
 		w := b.ask("GET", path, "", "Accept-Encoding", "gzip")
 		require.Equal(t, "gzip", w.Header().Get("Content-Encoding"))
 		t.Logf("%s: %d bytes", path, w.Body.Len()+assetBytes)

@@ -3,8 +3,12 @@ package workload
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,9 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -63,6 +69,9 @@ func TestARealAPIServerIsAsked(t *testing.T) {
 	require.Len(t, c.Pods, 1)
 	assert.Equal(t, "api", c.Pods[0].Name)
 
+	assert.False(t, c.HasTenants)
+	shareByTenants(t, server, text)
+
 	d, err := asker().AskPod(t.Context(), text, PodRef{"team", "api"})
 	require.NoError(t, err)
 	assert.Equal(t, []Container{{Name: "api", Image: "api:1", State: "Waiting"}}, d.Containers)
@@ -74,6 +83,73 @@ func TestARealAPIServerIsAsked(t *testing.T) {
 	assert.ErrorContains(t, err, "pod team/gone is not there any more")
 	_, err = asker().AskLog(t.Context(), text, LogRef{Pod: PodRef{"team", "api"}, Container: "other"})
 	assert.ErrorContains(t, err, "container other is not valid for pod api")
+}
+
+// shareByTenants makes, changes and removes a Tenant of a real API server as people of the roles, with what the add-on gives.
+func shareByTenants(t *testing.T, server *sandbox.API, text []byte) {
+	as := func(role string) Asker {
+		a := asker()
+		a.As = rest.ImpersonationConfig{UserName: "firstlight:ann@laptop", Groups: []string{"firstlight:" + role}}
+		return a
+	}
+	spec := map[string]any{"namespaces": []any{"alpha-dev"}, "quota": map[string]any{"hard": map[string]any{"pods": "50"}}}
+	one := TenantSpec{TenantID{Name: "alpha"}, spec}
+	assert.ErrorContains(t, as("owner").PutTenant(t.Context(), text, one, true), "install it or bring it up to date")
+
+	kubectl, err := sandbox.BuildProgram(t.Context(), "kubernetes")
+	require.NoError(t, err)
+	run := func(args ...string) {
+		args = append([]string{"kubectl", "--kubeconfig", server.Kubeconfig}, args...)
+		out, err := exec.CommandContext(t.Context(), kubectl, args...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	all, err := os.ReadFile("../kpa/builtin/tenants/tenants.yaml")
+	require.NoError(t, err)
+	rights := filepath.Join(t.TempDir(), "rights.yaml")
+	require.NoError(t, os.WriteFile(rights, []byte(strings.Join(slices.DeleteFunc(strings.Split(string(all), "\n---\n"),
+		func(o string) bool { return !strings.Contains(o, "firstlight-tenants-owners") }), "\n---\n")), 0o600))
+	run("create", "-f", "../kpa/builtin/tenants/definition.yaml", "-f", rights)
+	run("wait", "--for=condition=Established", "crd/tenants.tenant.akraino.org", "--timeout=600s")
+
+	assert.ErrorContains(t, as("operator").PutTenant(t.Context(), text, one, false), "the cluster does not allow it")
+	require.Eventually(t, func() bool { return as("owner").PutTenant(t.Context(), text, one, true) == nil }, 10*time.Minute, 100*time.Millisecond)
+	_, err = as("owner").ReadTenant(t.Context(), text, "alpha")
+	require.ErrorIs(t, err, ErrTenantChanged, "a trial makes nothing")
+	require.NoError(t, as("owner").PutTenant(t.Context(), text, one, false))
+	assert.ErrorContains(t, as("owner").PutTenant(t.Context(), text, one, false), "already exists")
+
+	is, err := as("owner").ReadTenant(t.Context(), text, "alpha")
+	require.NoError(t, err)
+	assert.Equal(t, []any{"alpha-dev"}, is.Spec["namespaces"])
+	wrong := is
+	wrong.Spec = map[string]any{"namespaces": []any{"kube-system"}}
+	assert.ErrorContains(t, as("owner").PutTenant(t.Context(), text, wrong, true), "the cluster's own; choose another name")
+	wrong.Spec = map[string]any{"namespace": []any{"x"}}
+	assert.ErrorContains(t, as("owner").PutTenant(t.Context(), text, wrong, true), `unknown field "spec.namespace"`)
+
+	more := is
+	more.Spec = map[string]any{"namespaces": []any{"alpha-dev", "alpha-prod"}, "reclaim": "Delete"}
+	require.NoError(t, as("owner").PutTenant(t.Context(), text, more, false))
+	assert.ErrorIs(t, as("owner").PutTenant(t.Context(), text, is, false), ErrTenantChanged)
+	assert.ErrorIs(t, as("owner").RemoveTenant(t.Context(), text, is.TenantID), ErrTenantChanged)
+	c, err := asker().Ask(t.Context(), text)
+	require.NoError(t, err)
+	require.Len(t, c.Tenants, 1)
+	assert.Equal(t, []string{"alpha-dev", "alpha-prod"}, c.Tenants[0].Namespaces)
+	assert.True(t, c.HasTenants && c.Tenants[0].Deletes && c.Tenants[0].Isolated && !c.Tenants[0].IsReady)
+
+	assert.Error(t, as("operator").RemoveTenant(t.Context(), text, c.Tenants[0].TenantID))
+	require.NoError(t, as("owner").RemoveTenant(t.Context(), text, c.Tenants[0].TenantID))
+	c, err = asker().Ask(t.Context(), text)
+	require.NoError(t, err)
+	assert.Empty(t, c.Tenants)
+	require.Eventually(t, func() bool {
+		entries, err := audit.Read([]string{server.AuditLog}, time.Time{})
+		require.NoError(t, err)
+		return slices.ContainsFunc(entries, func(e audit.Entry) bool {
+			return e.As == "firstlight:ann@laptop" && e.Verb == "delete" && e.Code == 200 && strings.Contains(e.Object, "tenants")
+		})
+	}, 10*time.Minute, 100*time.Millisecond, "the cluster's own log names the person")
 }
 
 // createPod is a pod that nobody runs, with an event of its own and one of a pod of its name before it.

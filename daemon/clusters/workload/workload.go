@@ -1,6 +1,6 @@
 // Package workload asks a workload cluster what runs on it, for people who look at it from the appliance: its nodes, its
-// pods, and what happened there lately. It reads with the cluster's own kubeconfig, and writes nothing. What comes back is
-// the word of whoever owns the cluster, so its time, number and size are bounded.
+// pods, its Tenants, and what happened there lately. It reads with the cluster's own kubeconfig, and writes Tenants alone.
+// What comes back is the word of whoever owns the cluster, so its time, number and size are bounded.
 package workload
 
 import (
@@ -47,6 +47,10 @@ type Contents struct {
 	Pods    []Pod  // those that are not well first
 	Events  []Event
 
+	Tenants     []Tenant
+	HasTenants  bool // the cluster knows the kind
+	MoreTenants bool // than were asked for
+
 	// How many there are besides those above; More says that the cluster has even more than were asked for.
 	NodeCount, PodCount, SickNodes, SickPods int
 	MoreNodes, MorePods, MoreEvents          bool
@@ -56,6 +60,9 @@ type Contents struct {
 type Asker struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) // nil: kubeconfig.DialOthers
 	Now  func() time.Time                                                     // nil: time.Now
+
+	// As is the person for whom the cluster's administrator asks, with that one's rights there; zero: the administrator.
+	As rest.ImpersonationConfig
 }
 
 // Ask reads what runs on the cluster of a kubeconfig. Of several control planes the first that answers is asked. The
@@ -105,7 +112,7 @@ func (a Asker) connect(ctx context.Context, config *rest.Config) (set *kubernete
 		c.Dial = kubeconfig.DialOthers
 	}
 	c.QPS, c.Burst = 50, 100
-	c.UserAgent = "firstlight-page"
+	c.UserAgent, c.Impersonate = "firstlight-page", a.As
 	c.WarningHandler = rest.NoWarnings{}
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
 	if set, err = kubernetes.NewForConfig(c); err != nil {
@@ -121,7 +128,7 @@ func (a Asker) connect(ctx context.Context, config *rest.Config) (set *kubernete
 	return set, parseVersion(body), nil
 }
 
-// read lists nodes, pods and events at the same time.
+// read lists nodes, pods, events and Tenants at the same time.
 func (a Asker) read(ctx context.Context, set *kubernetes.Clientset) (Contents, error) {
 	var c Contents // each list has fields of its own
 	at, core, asked := a.now(), set.CoreV1().RESTClient(), new(errgroup.Group)
@@ -137,6 +144,7 @@ func (a Asker) read(ctx context.Context, set *kubernetes.Clientset) (Contents, e
 		c.MoreEvents, err = list(ctx, core.Get(), "events", maxEvents, c.addEvent)
 		return err
 	})
+	asked.Go(func() error { return c.readTenants(ctx, core) })
 	if err := asked.Wait(); err != nil {
 		return Contents{}, err
 	}
