@@ -60,6 +60,7 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 			return workload.Asker{}.AskLog(ctx, text, of)
 		},
 
+		Update:      d.updateState,
 		SiteText:    d.host.Document,
 		SiteHistory: d.siteHistory.List,
 		DHCP:        d.servedNetworks,
@@ -115,6 +116,10 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 			}
 			return workload.Asker{As: as}.RemoveTenant(ctx, text, t)
 		},
+
+		PreviewUpdate: d.updates.preview,
+		BeginUpdate:   d.updates.begin,
+		Restart:       restart,
 
 		Uploads: (&uploadsReach{authority: secrets.Authority}).get,
 	}

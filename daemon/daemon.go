@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/guest"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
@@ -72,6 +73,7 @@ type Daemon struct {
 	siteHistory *sitedocument.History
 	follower    *sitesource.Follower
 	updater     *stickupdate.Updater
+	updates     *uploadedUpdates
 	loginKey    *loginkey.Rotation
 	passwords   *bmcpassword.Rotation // of BMCs
 	runner      *bringup.Runner
@@ -117,6 +119,7 @@ func newDaemon(log *slog.Logger, cluster *joined.Cluster, placement *guest.Place
 		Ready: d.stageReady("data-mounted"),
 	}
 	d.updater = stickupdate.New(log, d.bootID, UpdateKeys)
+	d.updates = &uploadedUpdates{Background: stickupdate.Background{Updater: d.updater}, dir: artifact.Dir}
 	d.host.OnSite = d.applySite
 	d.firewall = &firewall.Firewall{Site: d.host.Site}
 	d.finder = d.newFinder()

@@ -2,6 +2,7 @@ package page
 
 import (
 	"math"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ func shownPages(t *testing.T) map[string]document {
 		"begun": begun(), "stopped": stopped(), "empty": ready(), "1": rack(1), "10": rack(10), "200": rack(200),
 	} {
 		b := logIn(t, newServer(t, of))
-		paths := []string{"/", "/clusters", "/addons", "/networks", "/uploads", "/site", "/discovered", "/appliance"}
+		paths := []string{"/", "/clusters", "/addons", "/networks", "/uploads", "/site", "/discovered", "/updates", "/appliance"}
 		if len(of.doc.Nodes) > 0 {
 			paths = append(paths, "/nodes/node-000", "/nodes/52:54:00:99:00:01", "/clusters/edge", "/clusters/lab")
 			paths = append(paths, "/site/documents/4", "/site/documents/5")
@@ -34,7 +35,7 @@ func shownPages(t *testing.T) map[string]document {
 	api.hosts = of.hosts
 	api.stick = of.siteText
 	b := logInAs(t, newServerWith(t, of, api.deeds()), Owner)
-	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", "/secrets", "/appliance"} {
+	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", "/updates", "/secrets", "/appliance"} {
 		pages["owner"+path] = b.open(path)
 	}
 	for _, path := range []string{webPath, webPath + "/logs/web", webPath + "/logs/web/previous", webPath + "/logs/none"} {
@@ -56,7 +57,7 @@ func shownPages(t *testing.T) map[string]document {
 	for _, a := range actions() {
 		pages["owner"+a.path(places[a.name])] = b.open(a.path(places[a.name]))
 		if a.choice != nil {
-			pages["owner chose"+a.path(places[a.name])] = b.open(a.path(places[a.name]) + "?choice=" + chosenDisk)
+			pages["owner chose"+a.path(places[a.name])] = b.open(a.path(places[a.name]) + "?choice=" + url.QueryEscape(chosen[a.name]))
 		}
 	}
 	s := newServer(t, ready())

@@ -47,18 +47,23 @@ func (r *fixture) form(b browser, a action) url.Values {
 	for _, input := range d.id("main").all("input") {
 		fields.Set(input.attr("name"), input.attr("value"))
 	}
-	if a.isFinal {
+	if typed := r.typed(a); typed != "" {
 		require.NotNil(r.t, d.id("name"), "%s asks for the name", a.name)
-		fields.Set("name", r.places[a.name])
+		fields.Set("name", typed)
 	}
 	return fields
 }
 
-// question is where an action is asked to be confirmed, with a disk chosen where one is to be.
+// typed is what whoever confirms an action types; "": nothing.
+func (r *fixture) typed(a action) string {
+	return a.typedFor(mustPicture(r.t, r.Server), r.places[a.name])
+}
+
+// question is where an action is asked to be confirmed, with something chosen where that is to be.
 func (r *fixture) question(a action) string {
 	path := a.path(r.places[a.name])
 	if a.choice != nil {
-		path += "?" + url.Values{choiceField: {chosenDisk}}.Encode()
+		path += "?" + url.Values{choiceField: {chosen[a.name]}}.Encode()
 	}
 	return path
 }
@@ -67,7 +72,7 @@ func (r *fixture) question(a action) string {
 func (r *fixture) order(a action, role Role, about string) order {
 	o := order{by: ann(role), name: r.places[a.name], about: about}
 	if a.choice != nil {
-		o.chosen = []string{chosenDisk}
+		o.chosen = []string{chosen[a.name]}
 	}
 	q, err := r.newQuestion(r.t.Context(), mustPicture(r.t, r.Server), a, o.name, o.chosen)
 	require.NoError(r.t, err)
@@ -84,7 +89,8 @@ func (r *fixture) look(a action) {
 	}
 }
 
-const chosenDisk = "D1"
+// chosen is what is chosen by the actions that have a choice.
+var chosen = map[string]string{"erase": "D1", "update": "alpha/edge/firstlight.img"}
 
 func (r *fixture) post(b browser, a action, form url.Values, headers ...string) *httptest.ResponseRecorder {
 	return b.ask("POST", a.path(r.places[a.name]), form.Encode(), headers...)
@@ -147,7 +153,7 @@ func ways() []struct {
 			return r.post(b, a, form)
 		}, true},
 		{"another name typed", func(r *fixture, b browser, a action) *httptest.ResponseRecorder {
-			if !a.isFinal {
+			if r.look(a); r.typed(a) == "" {
 				return nil
 			}
 			form := r.form(b, a)
@@ -283,7 +289,11 @@ func TestWhatActionsDo(t *testing.T) {
 		"replace":         "replace site by ann@laptop",
 		"put-tenant": "firstlight:ann@laptop: put alpha of edge, version \"7\": namespaces:\n- alpha-dev\n" +
 			"- alpha-test\n",
-		"remove-tenant": "firstlight:ann@laptop: remove alpha a of edge",
+		"update":             "update to alpha/edge/firstlight.img",
+		"restart":            "restart",
+		"begin-node-updates": `firstlight:ann@laptop: default/page-edge {"apiVersion":"bpa.akraino.org/v1alpha1","kind":"NodeUpdate","metadata":{"labels":{"cluster":"edge"},"name":"page-edge"},"spec":{}}`,
+		"end-node-updates":   "firstlight:ann@laptop: deletes default/page-far",
+		"remove-tenant":      "firstlight:ann@laptop: remove alpha a of edge",
 	}
 	for _, a := range actions() {
 		r := newFixture(t)

@@ -14,6 +14,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/stickupdate"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
@@ -62,6 +63,12 @@ type Deeds struct {
 	) error
 	RemoveTenant func(ctx context.Context, c status.Cluster, as rest.ImpersonationConfig, t workload.TenantID) error
 
+	// PreviewUpdate says what an uploaded image of that name would be written over, BeginUpdate begins that, and Restart
+	// starts this machine again. Their errors are for people.
+	PreviewUpdate func(image string) (stickupdate.Attempt, error)
+	BeginUpdate   func(image string) error
+	Restart       func(ctx context.Context) error
+
 	// Uploads is where the upload API is, and how the page reaches it as access.PageClient.
 	Uploads func() (base *url.URL, transport http.RoundTripper, err error)
 }
@@ -83,7 +90,7 @@ var (
 )
 
 func subjects() []subject {
-	return []subject{onNode, onCluster, onAppliance, onDraft, onMachine, onDiscovery, onTenant}
+	return []subject{onNode, onCluster, onAppliance, onDraft, onMachine, onDiscovery, onTenant, onUpdates}
 }
 
 // action is something that people do by the page.
@@ -235,7 +242,7 @@ func actions() []action {
 			},
 		},
 		newReplaceAction(),
-	}, newTenantActions())
+	}, newTenantActions(), newUpdateActions(), newNodeUpdateActions())
 }
 
 // hostRequest is a deed that patches the BareMetalHost of a node as the person who confirmed it.

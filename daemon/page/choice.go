@@ -11,6 +11,7 @@ const choiceField = "choice"
 // choice is what a person chooses, one or several, before an action is confirmed.
 type choice struct {
 	legend  string // what is to be chosen
+	isOne   bool   // and no more
 	options func(p *picture, name string) []option
 	// preview says what would become of what was chosen, and changes nothing. The error is for people.
 	preview func(ctx context.Context, s *Server, p *picture, name string, chosen []string) (question, error)
@@ -25,6 +26,7 @@ type chooseView struct {
 	Back    string
 	Effect  string
 	Legend  string
+	Kind    string // of the inputs
 	Options []option
 	Chosen  map[string]bool
 	Error   string
@@ -57,11 +59,16 @@ func (s *Server) askToChoose(w http.ResponseWriter, r *http.Request, of *session
 	if problem != "" {
 		code = http.StatusUnprocessableEntity
 	}
+	kind := "checkbox"
+	if a.choice.isOne {
+		kind = "radio"
+	}
 	s.showQuestion(w, r, of, p, code, a.describe(name), "choose.html", chooseView{
 		Path:    a.path(name),
 		Back:    a.back(name),
 		Effect:  a.effect,
 		Legend:  a.choice.legend,
+		Kind:    kind,
 		Options: a.choice.options(p, name),
 		Chosen:  chosen,
 		Error:   problem,

@@ -107,6 +107,8 @@ type clusterPage struct {
 	Members  []memberView
 	Commands []string // that reach it by kubectl; none before it has a kubeconfig
 	Workload workloadView
+
+	NodeUpdates []nodeUpdateView
 }
 
 // workloadView is what runs on a cluster.
@@ -141,7 +143,7 @@ func showCluster(p *picture, by Role, r *http.Request) (any, string, bool) {
 }
 
 func newClusterPage(p *picture, by Role, c status.Cluster, denied string) clusterPage {
-	v := clusterPage{clusterView: newClusterView(p, by, c), Origin: "no object names it"}
+	v := clusterPage{clusterView: newClusterView(p, by, c), Origin: "no object names it", NodeUpdates: newNodeUpdates(c)}
 	if c.Kind != "" {
 		v.Origin = c.Kind + " " + c.Namespace + "/" + c.Name
 	}

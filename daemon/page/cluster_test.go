@@ -131,7 +131,7 @@ func TestClustersOfOneNameAreToldApart(t *testing.T) {
 		d := b.open("/clusters/" + namespace + "%2Fedge")
 		assert.Equal(t, namespace+"/edge", d.id("title").text())
 		assert.Contains(t, d.id("workload").text(), "Kubernetes of "+namespace)
-		assert.Equal(t, []string{"/clusters/" + namespace + "%2Fedge/kubeconfig"}, hrefs(d.id("actions").all("li")))
+		assert.Contains(t, hrefs(d.id("actions").all("li")), "/clusters/"+namespace+"%2Fedge/kubeconfig")
 		assert.Equal(t, http.StatusOK, b.ask("GET", "/clusters/"+namespace+"%2Fedge/kubeconfig", "").Code)
 	}
 	assert.Contains(t, b.open("/clusters/far").id("reach").text(),

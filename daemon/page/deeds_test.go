@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,25 +61,31 @@ func acting() (of *state, places map[string]string) {
 		status.UnknownMachine{MAC: "52:54:00:99:00:03", Model: "Maker Box 9", Serial: "S11",
 			Why: "it names no BMC", Fix: "enable its BMC, or name it in nodes of site.yaml"},
 	)
+	of.doc.Clusters = append(of.doc.Clusters, status.Cluster{
+		Name: "far", State: status.ClusterReady, Namespace: "default", Kind: status.KindProvisioning,
+		Updates: []status.NodeUpdate{{Name: "default/page-far", State: "updating", Nodes: "1/3", Text: "node far-2 is drained"}},
+	})
 	of.site.Discover = &site.Discover{Count: 3, Approve: site.ApproveEach}
 
 	return of, map[string]string{
-		"approve":         "52:54:00:99:00:01",
-		"adopt":           "node-000",
-		"power-on":        "node-005",
-		"power-off":       "node-004",
-		"reboot":          "node-004",
-		"inspect":         "node-001",
-		"resume":          "node-002",
-		"end-maintenance": "node-003",
-		"overwrite":       "node-001",
-		"erase":           "node-001",
-		"replace-server":  "node-007",
-		"trust":           "node-006",
-		"kubeconfig":      "edge",
-		"replace":         draftName(),
-		"put-tenant":      "edge/alpha",
-		"remove-tenant":   "edge/alpha",
+		"approve":            "52:54:00:99:00:01",
+		"adopt":              "node-000",
+		"power-on":           "node-005",
+		"power-off":          "node-004",
+		"reboot":             "node-004",
+		"inspect":            "node-001",
+		"resume":             "node-002",
+		"end-maintenance":    "node-003",
+		"overwrite":          "node-001",
+		"erase":              "node-001",
+		"replace-server":     "node-007",
+		"trust":              "node-006",
+		"kubeconfig":         "edge",
+		"replace":            draftName(),
+		"put-tenant":         "edge/alpha",
+		"remove-tenant":      "edge/alpha",
+		"begin-node-updates": "edge",
+		"end-node-updates":   "far",
 	}
 }
 
@@ -180,13 +187,22 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		w.WriteHeader(http.StatusCreated)
 		_ = json.NewEncoder(w).Encode(review)
+	case strings.Contains(r.URL.Path, "/nodeupdates"):
+		f := strings.Split(r.URL.Path, "/") // "", apis, group, version, namespaces, NAMESPACE, nodeupdates, NAME
+		verb := map[string]string{http.MethodPost: "create", http.MethodDelete: "delete"}[r.Method]
+		if !s.allows(group, "bpa.akraino.org", "nodeupdates", verb) {
+			s.forbid(w)
+			return
+		}
+		if verb == "create" {
+			s.note("%s: %s/page-edge %s", user, f[5], bytes.TrimSpace(body))
+		} else {
+			s.note("%s: deletes %s/%s", user, f[5], f[7])
+		}
+		_, _ = io.WriteString(w, `{"apiVersion":"bpa.akraino.org/v1alpha1","kind":"NodeUpdate","metadata":{"name":"x"}}`)
 	case r.Method == http.MethodPatch:
 		if !s.allows(group, "metal3.io", "baremetalhosts", "patch") {
-			w.WriteHeader(http.StatusForbidden)
-			_ = json.NewEncoder(w).Encode(metav1.Status{
-				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-				Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: "no",
-			})
+			s.forbid(w)
 			return
 		}
 		s.note("%s: %s %s", user, path.Base(r.URL.Path), body)
@@ -194,6 +210,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+func (s *apiServer) forbid(w http.ResponseWriter) {
+	w.WriteHeader(http.StatusForbidden)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: "no",
+	})
 }
 
 // allows decides by the rules of the roles that Rights binds to a group.
@@ -323,6 +347,15 @@ func (s *apiServer) deeds() Deeds {
 		},
 		RemoveTenant: func(_ context.Context, c status.Cluster, as rest.ImpersonationConfig, t workload.TenantID) error {
 			s.note("%s: remove %s %s of %s", as.UserName, t.Name, t.UID, c.Name)
+			return nil
+		},
+		PreviewUpdate: previewedUpdate,
+		BeginUpdate: func(image string) error {
+			s.note("update to %s", image)
+			return nil
+		},
+		Restart: func(context.Context) error {
+			s.note("restart")
 			return nil
 		},
 		WatchConsole: func(_ context.Context, node string) (Console, error) {

@@ -72,6 +72,9 @@ type Sources struct {
 	// Secrets lists the appliance's secrets, without a value. It does not answer from memory.
 	Secrets func(ctx context.Context) vault.Listing
 
+	// Update reads the stick: how the versions of the appliance stand. Its error is for people.
+	Update func() (UpdateState, error)
+
 	SiteText    func() []byte               // of the document that Site was read from; nil without one
 	SiteHistory func() []sitedocument.Entry // the documents that were applied, the oldest first
 }
@@ -103,6 +106,7 @@ type Server struct {
 	pods      *lookup[podAnswer]
 	logs      *lookup[logAnswer]
 	secrets   *lookup[vault.Listing]
+	versions  *lookup[updateAnswer]
 }
 
 // New returns a server, which writes what people do into auditLog, a file. Nothing is read or listened on before Serve.
@@ -127,7 +131,7 @@ func New(
 	s.handler = s.newHandler()
 	s.issuers = newIssuers(deeds.API)
 	s.reviews, s.workloads, s.secrets = s.newReviews(), s.newWorkloads(), s.newSecrets()
-	s.pods, s.logs = s.newPods(), s.newLogs()
+	s.pods, s.logs, s.versions = s.newPods(), s.newLogs(), s.newVersions()
 	return s
 }
 

@@ -44,6 +44,8 @@ type picture struct {
 	logs      map[string]answer[logAnswer]      // that somebody reads, by logKey
 	secrets   *answer[vault.Listing]            // nil while nobody looks
 
+	versions *answer[updateAnswer] // likewise
+
 	wantsNoCluster bool // the site says so
 
 	dhcp    []NetworkDHCP
@@ -95,6 +97,9 @@ func (s *Server) read(now time.Time) (*picture, error) {
 	}
 	for _, a := range p.doc.Addresses {
 		p.reached[a.Role] = firewall.ListenersFrom(a.Role, s.sources.Site())
+	}
+	if a, ok := s.versions.known()[""]; ok {
+		p.versions = &a
 	}
 	if a, ok := s.secrets.known()[""]; ok {
 		p.secrets = &a
@@ -157,7 +162,7 @@ func (p *picture) digest() (string, error) {
 	}
 
 	b, err := json.Marshal([]any{
-		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.otherServers, p.answers(), p.secretList(), p.leaseStates(),
+		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.otherServers, p.answers(), p.secretList(), p.versionState(), p.leaseStates(),
 		sitedocument.Digest(p.siteText), history, p.wantsNoCluster,
 		p.time.Unix() / 60,
 	})
@@ -192,6 +197,14 @@ func (p *picture) leaseStates() (all []any) {
 		all = append(all, d.Role, d.Status, leases)
 	}
 	return all
+}
+
+// versionState is how the versions stand; the zero one while nobody looks.
+func (p *picture) versionState() updateAnswer {
+	if p.versions == nil {
+		return updateAnswer{}
+	}
+	return p.versions.Value
 }
 
 // secretList is what is known of the secrets; the zero one while nobody looks.

@@ -72,6 +72,12 @@ func readings() []reading {
 			isWhole:  true,
 		},
 		{
+			pattern:  "/updates",
+			resource: onUpdates.resource,
+			needs:    Viewer,
+			ask:      (*Server).askVersions,
+		},
+		{
 			pattern:  "/secrets",
 			resource: "secrets",
 			needs:    Operator,

@@ -74,7 +74,7 @@ func Rights(o *site.OIDC) []client.Object {
 
 // newClusterRole gives the verbs of a role's actions and readings, and what it may do to uploads.
 func newClusterRole(r Role) *rbacv1.ClusterRole {
-	rules := append(uploadRules(r), consoleRules(r)...)
+	rules := slices.Concat(uploadRules(r), consoleRules(r), nodeUpdateRules(r))
 	for _, on := range subjects() {
 		rule := rbacv1.PolicyRule{APIGroups: []string{rightsGroup}, Resources: []string{on.resource}}
 		for _, a := range actions() {

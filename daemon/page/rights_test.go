@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
@@ -74,6 +75,9 @@ func TestTheAPIServerDecidesWhoMayAct(t *testing.T) {
 		require.NoError(t, admin.Create(t.Context(), h.DeepCopy()), name)
 	}
 
+	far := newNodeUpdate(status.Cluster{Name: "far"})
+	far.SetNamespace("default")
+	require.NoError(t, admin.Create(t.Context(), far))
 	for _, role := range Roles() {
 		for _, a := range actions() {
 			r.look(a)
@@ -171,7 +175,7 @@ func startAPI(t *testing.T) (*sandbox.API, *rest.Config, client.Client) {
 	file := filepath.Join(t.TempDir(), "crd.yaml")
 	require.NoError(t, os.WriteFile(file, crd, 0o600))
 	for _, args := range [][]string{
-		{"create", "-f", file}, {"wait", "--for=condition=Established", "crd/baremetalhosts.metal3.io", "--timeout=60s"},
+		{"create", "-f", file, "-f", "../../assets/crd/bpa.yaml"}, {"wait", "--for=condition=Established", "crd/baremetalhosts.metal3.io", "crd/nodeupdates.bpa.akraino.org", "--timeout=60s"},
 	} {
 		args = append([]string{"kubectl", "--kubeconfig", server.Kubeconfig}, args...)
 		out, err := exec.CommandContext(t.Context(), kubectl, args...).CombinedOutput()

@@ -41,6 +41,7 @@ type state struct {
 	workloads map[string]workload.Contents // by cluster; one without any does not answer
 	pods      map[workload.PodRef]workload.PodDetails
 	logs      map[workload.LogRef]workload.Log
+	updates   func() UpdateState // nil: the stick cannot be read
 	siteText  []byte
 	history   []sitedocument.Entry
 }
@@ -80,7 +81,13 @@ func (s *state) sources() Sources {
 		SiteText:    func() []byte { return s.siteText },
 		SiteHistory: func() []sitedocument.Entry { return s.history },
 		DHCP:        func() []NetworkDHCP { return s.dhcp },
-		Secrets:     func(context.Context) vault.Listing { return listing() },
+		Update: func() (UpdateState, error) {
+			if s.updates == nil {
+				return UpdateState{}, errors.New("the stick is gone")
+			}
+			return s.updates(), nil
+		},
+		Secrets: func(context.Context) vault.Listing { return listing() },
 	}
 }
 
@@ -99,6 +106,7 @@ func newServerWith(t testing.TB, of *state, deeds Deeds) *Server {
 	s.workloads.timeout, s.workloads.wait = hung, hung
 	s.secrets.timeout, s.secrets.wait = hung, hung
 	s.pods.timeout, s.pods.wait = hung, hung
+	s.versions.timeout, s.versions.wait = hung, hung
 	s.logs.timeout, s.logs.wait = hung, hung
 	s.tenants.add("edge/alpha", changedAlpha())
 	s.drafts.key = keyOfDrafts
@@ -109,8 +117,9 @@ func newServerWith(t testing.TB, of *state, deeds Deeds) *Server {
 // ready is an appliance that came up and whose site names no node.
 func ready() *state {
 	return &state{
-		site:  &site.Site{Networks: site.Networks{Provisioning: &site.Network{}}},
-		hosts: map[string]*metal3api.BareMetalHost{},
+		site:    &site.Site{Networks: site.Networks{Provisioning: &site.Network{}}},
+		hosts:   map[string]*metal3api.BareMetalHost{},
+		updates: versions,
 		doc: status.Document{
 			Name:    "firstlight-ab12",
 			Version: "0.1.0",

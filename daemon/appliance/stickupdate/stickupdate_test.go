@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -214,6 +215,34 @@ func newUpdater(t *testing.T, path, version string, slot stick.Slot, trial bool,
 	}
 }
 
+// TestAnUpdateInTheBackground says how far it is and how it ended; a second one waits.
+func TestAnUpdateInTheBackground(t *testing.T) {
+	old, image := makeImage(t, "1.0.0", 70), makeImage(t, "1.1.0", 60)
+	u := newUpdater(t, disktest.CopyImage(t, old), "1.0.0", stick.SlotA, false, t.TempDir(), "boot 1")
+	open, opened, goOn := u.Open, make(chan struct{}), make(chan struct{})
+	u.Open = func() (*Stick, func(), error) {
+		close(opened)
+		<-goOn
+		return open()
+	}
+	b := &Background{Updater: u}
+	assert.ErrorContains(t, b.Begin(old+"-gone", Options{}), "open image")
+	require.NoError(t, b.Begin(image, Options{}))
+	<-opened
+	assert.True(t, b.State().IsRunning)
+	assert.ErrorContains(t, b.Begin(image, Options{}), "another update is being written")
+	close(goOn)
+	require.Eventually(t, func() bool { return !b.State().IsRunning }, 10*time.Minute, 10*time.Millisecond)
+	assert.Empty(t, b.State().Error)
+	status, err := u.Status()
+	require.NoError(t, err)
+	assert.Equal(t, Waiting, status.Outcome)
+
+	u.Open = func() (*Stick, func(), error) { return nil, nil, errCut }
+	require.NoError(t, b.Begin(image, Options{}))
+	require.Eventually(t, func() bool { return b.State().Error == errCut.Error() }, 10*time.Minute, 10*time.Millisecond)
+}
+
 // TestTheLifeOfAnUpdate: written, tried, kept; the next one back into the first slot is not ready, and falls back.
 func TestTheLifeOfAnUpdate(t *testing.T) {
 	old, image := makeImage(t, "1.0.0", 70), makeImage(t, "1.1.0", 60)
@@ -222,7 +251,13 @@ func TestTheLifeOfAnUpdate(t *testing.T) {
 	nothing := func(string, int64, int64) {}
 
 	u := newUpdater(t, path, "1.0.0", stick.SlotA, false, dir, "boot 1")
-	r, err := u.Update(t.Context(), image, Options{}, nothing)
+	r, err := u.Preview(image, Options{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"1.0.0", "1.1.0", "b"}, []string{r.From, r.To, string(r.Slot)})
+	assert.NoFileExists(t, filepath.Join(dir, FileName), "nothing is begun")
+	_, err = newUpdater(t, path, "1.2.0", stick.SlotA, false, dir, "boot 1").Preview(image, Options{})
+	assert.ErrorContains(t, err, "1.1.0 is older than the running 1.2.0")
+	r, err = u.Update(t.Context(), image, Options{}, nothing)
 	require.NoError(t, err)
 	assert.Equal(t, "1.1.0", r.To)
 	require.NoError(t, u.follow(true, ""))

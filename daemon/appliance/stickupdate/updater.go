@@ -113,23 +113,12 @@ func (u *Updater) Update(ctx context.Context, path string, o Options, progress P
 	}
 	defer lock.Close()
 
-	image, err := Open(path)
+	image, t, err := u.openTrusted(path, o)
 	if err != nil {
 		return Attempt{}, err
 	}
 	defer image.Close()
 	running := u.runningVersion()
-	if err := Refuse(running, image.Config.Version, o.Downgrade); err != nil {
-		return Attempt{}, err
-	}
-
-	if err := u.checkStarts(image); err != nil {
-		return Attempt{}, err
-	}
-	t, err := u.checkTrust(image, o)
-	if err != nil {
-		return Attempt{}, err
-	}
 
 	s, closeStick, err := u.Open()
 	if err != nil {
@@ -143,15 +132,7 @@ func (u *Updater) Update(ctx context.Context, path string, o Options, progress P
 		return Attempt{}, err
 	}
 
-	r := Attempt{
-		From:     running.Version,
-		To:       image.Config.Version,
-		Slot:     running.Slot.Other(),
-		Begun:    time.Now().UTC(),
-		BootID:   u.BootID,
-		SignedBy: t.by,
-		Unsigned: t.why,
-	}
+	r := u.newAttempt(image, t)
 	if err := r.Save(u.Dir); err != nil {
 		return r, err
 	}
@@ -161,6 +142,53 @@ func (u *Updater) Update(ctx context.Context, path string, o Options, progress P
 
 	r.Written = true
 	return r, r.Save(u.Dir)
+}
+
+// newAttempt is an update to an image that is about to be written.
+func (u *Updater) newAttempt(image *Image, t trust) Attempt {
+	running := u.runningVersion()
+	return Attempt{
+		From:     running.Version,
+		To:       image.Config.Version,
+		Slot:     running.Slot.Other(),
+		Begun:    time.Now().UTC(),
+		BootID:   u.BootID,
+		SignedBy: t.by,
+		Unsigned: t.why,
+	}
+}
+
+// openTrusted opens an image that this appliance would take: its version, what this machine starts, and whose word it is
+// on. Its content is not read yet.
+func (u *Updater) openTrusted(path string, o Options) (*Image, trust, error) {
+	if u.Boot.Slot == "" {
+		return nil, trust{}, errOneSlot
+	}
+	image, err := Open(path)
+	if err != nil {
+		return nil, trust{}, err
+	}
+	t, err := trust{}, Refuse(u.runningVersion(), image.Config.Version, o.Downgrade)
+	if err == nil {
+		err = u.checkStarts(image)
+	}
+	if err == nil {
+		t, err = u.checkTrust(image, o)
+	}
+	if err != nil {
+		return nil, trust{}, errors.Join(err, image.Close())
+	}
+	return image, t, nil
+}
+
+// Preview says what Update would do with an image, and changes nothing. That its content is whole is checked by Update.
+func (u *Updater) Preview(path string, o Options) (Attempt, error) {
+	image, t, err := u.openTrusted(path, o)
+	if err != nil {
+		return Attempt{}, err
+	}
+	defer image.Close()
+	return u.newAttempt(image, t), nil
 }
 
 // Status is what the slots hold and what became of the last update.

@@ -193,7 +193,7 @@ func TestAStickWithoutProgramsSaysSo(t *testing.T) {
 
 // Scripts run on machines that nobody looks at: they have to be shell at least.
 func TestScriptsAreShell(t *testing.T) {
-	for _, d := range list(nodeLayer{layerDigest}) {
+	for _, d := range list(nodeLayer{digest: layerDigest, containerd: "1"}) {
 		b, err := d.build("1", time.Now())
 		require.NoError(t, err)
 		for script, text := range b.Scripts {
