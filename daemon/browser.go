@@ -60,6 +60,7 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 			return workload.Asker{}.AskLog(ctx, text, of)
 		},
 
+		Numbers:     d.history.Samples,
 		Update:      d.updateState,
 		SiteText:    d.host.Document,
 		SiteHistory: d.siteHistory.List,

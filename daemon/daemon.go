@@ -74,6 +74,7 @@ type Daemon struct {
 	follower    *sitesource.Follower
 	updater     *stickupdate.Updater
 	updates     *uploadedUpdates
+	history     *metrics.History
 	loginKey    *loginkey.Rotation
 	passwords   *bmcpassword.Rotation // of BMCs
 	runner      *bringup.Runner
@@ -119,6 +120,7 @@ func newDaemon(log *slog.Logger, cluster *joined.Cluster, placement *guest.Place
 		Ready: d.stageReady("data-mounted"),
 	}
 	d.updater = stickupdate.New(log, d.bootID, UpdateKeys)
+	d.history = d.newHistory()
 	d.updates = &uploadedUpdates{Background: stickupdate.Background{Updater: d.updater}, dir: artifact.Dir}
 	d.host.OnSite = d.applySite
 	d.firewall = &firewall.Firewall{Site: d.host.Site}
@@ -330,6 +332,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"metrics", func(ctx context.Context) error {
 			return metrics.Serve(ctx, d.metricsHandler(), d.log)
 		}},
+		{"history of numbers", d.history.Run},
 		{"metrics for networks", d.serveMetricsToNetworks},
 	}
 	var wg sync.WaitGroup

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/netip"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
@@ -17,6 +19,13 @@ func (d *Daemon) metricsHandler() http.Handler {
 		Proc:         "/proc",
 		Certificates: certificateFiles(),
 	})
+}
+
+// newHistory is the last hour of what the page draws.
+func (d *Daemon) newHistory() *metrics.History {
+	own := prometheus.NewRegistry()
+	own.MustRegister(metrics.StatusCollector{Document: d.Document}, metrics.MachineCollector{Data: stick.DataDir, Proc: "/proc"})
+	return &metrics.History{From: prometheus.Gatherers{own, &d.metricParts}, Log: d.log}
 }
 
 // certificateFiles are where the appliance keeps certificates that end: each is renewed long before.

@@ -19,7 +19,7 @@ func shownPages(t *testing.T) map[string]document {
 		"begun": begun(), "stopped": stopped(), "empty": ready(), "1": rack(1), "10": rack(10), "200": rack(200),
 	} {
 		b := logIn(t, newServer(t, of))
-		paths := []string{"/", "/clusters", "/addons", "/networks", "/uploads", "/site", "/discovered", "/updates", "/appliance"}
+		paths := []string{"/", "/clusters", "/addons", "/networks", "/uploads", "/site", "/discovered", "/numbers", "/updates", "/appliance"}
 		if len(of.doc.Nodes) > 0 {
 			paths = append(paths, "/nodes/node-000", "/nodes/52:54:00:99:00:01", "/clusters/edge", "/clusters/lab")
 			paths = append(paths, "/site/documents/4", "/site/documents/5")

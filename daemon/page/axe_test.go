@@ -88,7 +88,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 		"/", "/nodes/node-000", "/nodes/node-001", "/nodes/node-004", "/nodes/node-004/console", "/nodes/52:54:00:99:00:01", "/discovered", "/clusters",
 		"/clusters/edge", "/clusters/lab", tenantPath("edge", "alpha"), tenantPath("edge", "gone"), tenantPath("lab", "alpha"),
 		tenantEditLink("edge", "alpha"), tenantEditLink("edge", ""), webPath, webPath + "/logs/web", webPath + "/logs/web/previous", webPath + "/logs/none",
-		"/addons", "/networks", "/uploads", "/updates", "/site", "/site/documents/4", editPath, "/secrets", "/appliance", "/nothing",
+		"/addons", "/networks", "/uploads", "/numbers", "/updates", "/site", "/site/documents/4", editPath, "/secrets", "/appliance", "/nothing",
 	}
 	for _, a := range actions() {
 		paths = append(paths, a.path(r.places[a.name]))
@@ -109,7 +109,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	none.doc.Clusters = []status.Cluster{{Name: "new", State: status.ClusterWaiting, Text: "nodes are verified first"}}
 	for name, of := range map[string]*state{"begun": begun(), "stopped": stopped(), "empty": none} {
 		url := logInTo(newServer(t, of), Viewer)
-		for _, path := range []string{"/", "/discovered", "/clusters", "/addons", "/networks", "/uploads", "/site", "/updates", "/appliance"} {
+		for _, path := range []string{"/", "/discovered", "/clusters", "/addons", "/networks", "/uploads", "/site", "/numbers", "/updates", "/appliance"} {
 			c.openAnswered(url + path)
 			c.checkAxe(fmt.Sprintf("%s %s", name, path))
 		}

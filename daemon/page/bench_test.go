@@ -1,6 +1,8 @@
 package page
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -8,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/bench"
 )
 
 // processorTime is what this process has had of the processor: a busy computer does not count.
@@ -15,6 +19,35 @@ func processorTime(b *testing.B) time.Duration {
 	var used unix.Rusage
 	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// firstPaint is the goal of the rack of 200 nodes: milliseconds from a request to its last byte.
+const firstPaint = 200
+
+// BenchmarkFirstPaint is the server time of the first page that a browser loads after a change: nothing is left of the
+// request before.
+func BenchmarkFirstPaint(b *testing.B) {
+	runs := bench.Runs(b, 21)
+	bench.Run(b, "page", func(context.Context) (rows []bench.Row, err error) {
+		for _, nodes := range []int{1, 10, 200} {
+			var times []float64
+			browser := logIn(b, newServer(b, rack(nodes)))
+			for range runs {
+				browser.server.hub.last = nil
+				begun := time.Now()
+				w := browser.ask("GET", "/", "", "Accept-Encoding", "gzip")
+				times = append(times, float64(time.Since(begun).Microseconds())/1000)
+				if w.Code != http.StatusOK {
+					return rows, fmt.Errorf("the rack of %d nodes is answered with %d", nodes, w.Code)
+				}
+			}
+			rows = append(rows, bench.Row{
+				Name: fmt.Sprintf("page/first-paint-%d", nodes), Unit: "ms", Ours: bench.Median(times),
+				Note: fmt.Sprintf("rendered and compressed anew for each request, without the network; median of %d", runs),
+			}.Less("bar", firstPaint, 1))
+		}
+		return rows, nil
+	})
 }
 
 // BenchmarkSite is what the pages of a site of 200 nodes cost, when nothing is left of the request before.

@@ -23,6 +23,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
+	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
@@ -71,6 +72,9 @@ type Sources struct {
 	Log func(ctx context.Context, c status.Cluster, of workload.LogRef) (workload.Log, error)
 	// Secrets lists the appliance's secrets, without a value. It does not answer from memory.
 	Secrets func(ctx context.Context) vault.Listing
+
+	// Numbers are the last hour of a few metrics, the oldest sample first.
+	Numbers func() []metrics.Sample
 
 	// Update reads the stick: how the versions of the appliance stand. Its error is for people.
 	Update func() (UpdateState, error)

@@ -14,6 +14,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
+	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/pxe/boottrace"
@@ -45,6 +46,8 @@ type picture struct {
 	secrets   *answer[vault.Listing]            // nil while nobody looks
 
 	versions *answer[updateAnswer] // likewise
+
+	numbers []metrics.Sample
 
 	wantsNoCluster bool // the site says so
 
@@ -91,6 +94,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		tenants:  &s.tenants,
 		masks:    &s.masks,
 		dhcp:     s.sources.DHCP(),
+		numbers:  s.sources.Numbers(),
 		reached:  map[string][]firewall.Listener{},
 
 		wantsNoCluster: wantsNoCluster(s.sources.Site()),

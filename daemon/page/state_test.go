@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
@@ -41,6 +42,7 @@ type state struct {
 	workloads map[string]workload.Contents // by cluster; one without any does not answer
 	pods      map[workload.PodRef]workload.PodDetails
 	logs      map[workload.LogRef]workload.Log
+	numbers   []metrics.Sample
 	updates   func() UpdateState // nil: the stick cannot be read
 	siteText  []byte
 	history   []sitedocument.Entry
@@ -81,6 +83,7 @@ func (s *state) sources() Sources {
 		SiteText:    func() []byte { return s.siteText },
 		SiteHistory: func() []sitedocument.Entry { return s.history },
 		DHCP:        func() []NetworkDHCP { return s.dhcp },
+		Numbers:     func() []metrics.Sample { return s.numbers },
 		Update: func() (UpdateState, error) {
 			if s.updates == nil {
 				return UpdateState{}, errors.New("the stick is gone")
@@ -222,6 +225,7 @@ func rack(nodes int) *state {
 	s.doc.Components = components()
 	s.siteText, s.history = recordedSite(nodes)
 	s.dhcp = servedNetworks()
+	s.numbers = hour(time.Now())
 	s.doc.Artifacts = &status.Artifacts{
 		URL: "https://172.22.0.1:9015/", Artifacts: 2, Stored: 3e9, Free: 20e9,
 		Conditions:  []status.Check{{Name: "serving", State: status.CheckOK}},

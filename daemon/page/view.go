@@ -48,6 +48,7 @@ func views() []view {
 		{"/uploads", "Uploads", "/uploads", "uploads.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
 			return newUploadsView(p, by), "Uploads", true
 		}},
+		{"/numbers", "Numbers", "/numbers", "numbers.html", showNumbers},
 		{"/updates", "Updates", "/updates", "updates.html", showUpdates},
 		{"/site", "Site", "/site", "site.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
 			return newSiteView(p, by), "Site", true

@@ -248,19 +248,6 @@ func TestPagesAreLight(t *testing.T) {
 	assert.Less(t, weight, 150<<10)
 }
 
-func BenchmarkFirstPaint(b *testing.B) {
-	for _, nodes := range []int{1, 10, 200} {
-		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
-			browser := logIn(b, newServer(b, rack(nodes)))
-			for b.Loop() {
-				browser.server.hub.last = nil // nothing is left of the request before
-				w := browser.ask("GET", "/", "", "Accept-Encoding", "gzip")
-				require.Equal(b, http.StatusOK, w.Code)
-			}
-		})
-	}
-}
-
 // BenchmarkWatch is what an open page costs in each interval in which nothing changes.
 func BenchmarkWatch(b *testing.B) {
 	s := newServer(b, rack(200))

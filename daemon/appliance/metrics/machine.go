@@ -29,6 +29,9 @@ var (
 	memorySize      = newDesc("memory_size_bytes", "Memory of the appliance.")
 	memoryAvailable = newDesc("memory_available_bytes", "Memory that programs can get without swapping.")
 
+	processors = newDesc("processors", "Processors of the appliance.")
+	busy       = newDesc("processor_busy_seconds_total", "Time in which processors were not idle, of all of them.")
+
 	pressure = newDesc(
 		"pressure_waiting_seconds_total", "Time in which at least one task waited for the resource.", "resource",
 	)
@@ -39,7 +42,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (MachineCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{now, dataSize, dataFree, memorySize, memoryAvailable, pressure, expiry} {
+	for _, d := range []*prometheus.Desc{now, dataSize, dataFree, memorySize, memoryAvailable, processors, busy, pressure, expiry} {
 		to <- d
 	}
 }
@@ -70,6 +73,11 @@ func (m MachineCollector) Collect(to chan<- prometheus.Metric) {
 	if memory, err := proc.Meminfo(); err == nil && memory.MemTotalBytes != nil && memory.MemAvailableBytes != nil {
 		put(memorySize, prometheus.GaugeValue, float64(*memory.MemTotalBytes))
 		put(memoryAvailable, prometheus.GaugeValue, float64(*memory.MemAvailableBytes))
+	}
+	if s, err := proc.Stat(); err == nil {
+		c := s.CPUTotal
+		put(processors, prometheus.GaugeValue, float64(len(s.CPU)))
+		put(busy, prometheus.CounterValue, c.User+c.Nice+c.System+c.IRQ+c.SoftIRQ+c.Steal)
 	}
 	for _, resource := range []string{"cpu", "memory", "io"} {
 		if stats, err := proc.PSIStatsForResource(resource); err == nil && stats.Some != nil {
