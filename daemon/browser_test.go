@@ -30,6 +30,13 @@ func (b *boxed) refusesToActWithoutKubernetes() {
 	assert.Contains(b.t, shown, `id="title">Appliance<`)
 	assert.Contains(b.t, shown, "API server does not answer, so nobody&#39;s rights are known")
 
+	shown, err = ann.Open(b.t.Context(), login.URLs[0]+"numbers")
+	require.NoError(b.t, err)
+	assert.Contains(b.t, shown, `<th scope="row">Memory in use</th>`)
+	shown, err = ann.Open(b.t.Context(), login.URLs[0]+"updates")
+	require.NoError(b.t, err)
+	assert.Contains(b.t, shown, "Not shown: the appliance&#39;s API server does not answer")
+
 	var done []string
 	entries, err := audit.Read([]string{audit.PageFile}, time.Time{})
 	require.NoError(b.t, err)

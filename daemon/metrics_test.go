@@ -68,6 +68,7 @@ func procWithPressure(t *testing.T) string {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "pressure"), 0o755))
 	for name, text := range map[string]string{
 		"meminfo":      "MemTotal: 2048 kB\nMemAvailable: 512 kB\n",
+		"stat":         "cpu  100 0 50 800 0 0 0 0 0 0\ncpu0 100 0 50 800 0 0 0 0 0 0\nbtime 1\n",
 		"pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))

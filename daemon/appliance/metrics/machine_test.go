@@ -38,6 +38,7 @@ func TestTheMachineAsFigures(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(proc, name), []byte(text), 0o644))
 	}
 	write("meminfo", "MemTotal:        2048 kB\nMemFree:          100 kB\nMemAvailable:     512 kB\n")
+	write("stat", "cpu  100 10 50 800 900 1 2 3 0 0\ncpu0 60 0 50 800 0 0 0 0 0 0\ncpu1 40 0 0 0 0 0 0 0 0 0\nbtime 1\n")
 	for _, resource := range []string{"cpu", "memory", "io"} {
 		write("pressure/"+resource, "some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\n")
 	}
@@ -48,6 +49,8 @@ func TestTheMachineAsFigures(t *testing.T) {
 	}{
 		{"firstlight_memory_size_bytes", "", 2048 * 1024},
 		{"firstlight_memory_available_bytes", "", 512 * 1024},
+		{"firstlight_processors", "", 2},
+		{"firstlight_processor_busy_seconds_total", "", 1.66}, // neither idle nor waiting for disks
 		{"firstlight_pressure_waiting_seconds_total", "cpu", 2.5},
 		{"firstlight_pressure_waiting_seconds_total", "io", 2.5},
 	} {
