@@ -105,6 +105,14 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	c.await("document.getElementById('problems') !== null && document.readyState === 'complete'")
 	c.checkAxe("a site document with mistakes")
 
+	c.open(url + tenantEditLink("edge", "alpha"))
+	c.value("document.getElementById('text').value = 'namespaces: [x'; document.querySelector('main form').submit()")
+	c.await("document.getElementById('error') !== null && document.readyState === 'complete'")
+	c.checkAxe("a Tenant with mistakes")
+	c.value("document.getElementById('text').value = 'namespaces: [x]'; document.querySelector('main form').submit()")
+	c.await("document.getElementById('checked') !== null && document.readyState === 'complete'")
+	c.checkAxe("a Tenant that was checked")
+
 	none := ready()
 	none.doc.Clusters = []status.Cluster{{Name: "new", State: status.ClusterWaiting, Text: "nodes are verified first"}}
 	for name, of := range map[string]*state{"begun": begun(), "stopped": stopped(), "empty": none} {

@@ -197,9 +197,7 @@ func (l *lookup[T]) known() map[string]answer[T] {
 func (l *lookup[T]) expire(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.answers[name]; e != nil && e.done == nil {
-		delete(l.answers, name)
-	}
+	delete(l.answers, name) // whoever waits for a question that is under way has its answer all the same
 }
 
 // prune forgets what nobody looks at any more.

@@ -177,7 +177,7 @@ func (s *Server) checkTenant(r *http.Request, of *session, v *tenantEditView) in
 	if one.before != one.after {
 		key := tenantKey(v.Ref, v.ID.Name)
 		s.tenants.add(key, one)
-		v.Apply = "/tenants/" + url.PathEscape(key) + "/" + putTenantAction
+		v.Apply = putTenantPath(key)
 	}
 	return http.StatusOK
 }

@@ -107,6 +107,7 @@ func showTenant(p *picture, by Role, r *http.Request) (any, string, bool) {
 	t, ok := findTenant(p, key)
 	if v.Found = ok; ok {
 		v.Tenant, v.Offers = newTenantView(ref, t), newOffers(p, by, onTenant, key)
+		v.Offers = slices.DeleteFunc(v.Offers, func(o offer) bool { return o.Path == putTenantPath(key) }) // its check leads there
 		if by.covers(Owner) && !t.IsLeaving {
 			v.Edit = tenantEditLink(ref, name)
 		}
@@ -161,6 +162,11 @@ func newTenantActions() []action {
 }
 
 const putTenantAction = "put-tenant"
+
+// putTenantPath is where a Tenant that was checked is applied.
+func putTenantPath(key string) string {
+	return "/tenants/" + url.PathEscape(key) + "/" + putTenantAction
+}
 
 // doToTenant does something to the cluster of a Tenant, which is asked again afterwards.
 func (s *Server) doToTenant(o order, do func(status.Cluster) error) error {

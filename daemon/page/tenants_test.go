@@ -76,7 +76,7 @@ func TestTenantsAreShown(t *testing.T) {
 	assert.Contains(t, d.id("stands").text(), "Good ready has 2 of 2 namespaces")
 	assert.Contains(t, d.id("stands").text(), "pods: 50")
 	assert.Nil(t, d.id("actions"))
-	assert.Equal(t, []string{"Change it", "Apply the Tenant", "Remove the Tenant"},
+	assert.Equal(t, []string{"Change it", "Remove the Tenant"},
 		texts(owner.open(tenantPath("edge", "alpha")).id("actions").all("a")))
 	assert.Contains(t, viewer.open(tenantPath("edge", "gone")).id("empty").text(), "no such Tenant")
 	assert.Contains(t, viewer.open(tenantPath("lab", "alpha")).id("main").text(), "i/o timeout")
