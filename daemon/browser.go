@@ -62,6 +62,7 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 
 		Numbers:     d.history.Samples,
 		Update:      d.updateState,
+		Writing:     d.updates.State,
 		SiteText:    d.host.Document,
 		SiteHistory: d.siteHistory.List,
 		DHCP:        d.servedNetworks,

@@ -26,7 +26,7 @@ const maxUpdateImages = 100
 
 // state is how this appliance's versions stand. It reads the stick.
 func (u *uploadedUpdates) state() (page.UpdateState, error) {
-	s := page.UpdateState{Writing: u.State()}
+	var s page.UpdateState
 	paths, err := filepath.Glob(filepath.Join(u.dir, artifact.ImagesDir, "*", "*", "*"))
 	if err != nil {
 		return s, err

@@ -25,6 +25,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
+	"firstlight.dev/firstlight/daemon/appliance/stickupdate"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
@@ -78,6 +79,8 @@ type Sources struct {
 
 	// Update reads the stick: how the versions of the appliance stand. Its error is for people.
 	Update func() (UpdateState, error)
+	// Writing is how far the update is that the page began.
+	Writing func() stickupdate.BackgroundState
 
 	SiteText    func() []byte               // of the document that Site was read from; nil without one
 	SiteHistory func() []sitedocument.Entry // the documents that were applied, the oldest first
@@ -102,8 +105,10 @@ type Server struct {
 	drafts    drafts
 	tenants   tenantDrafts
 	masks     masks
-	handler   http.Handler
-	issuers   *issuers
+	// of the last picture: an update was being written
+	wasWriting bool
+	handler    http.Handler
+	issuers    *issuers
 
 	reviews   *lookup[error] // who may read what
 	workloads *lookup[workloadAnswer]

@@ -16,6 +16,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
+	"firstlight.dev/firstlight/daemon/appliance/stickupdate"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/pxe/boottrace"
 )
@@ -47,6 +48,7 @@ type picture struct {
 
 	versions *answer[updateAnswer] // likewise
 
+	writing stickupdate.BackgroundState
 	numbers []metrics.Sample
 
 	wantsNoCluster bool // the site says so
@@ -83,6 +85,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		losable:      map[string]string{},
 		certificates: map[string]string{},
 		otherServers: map[string]string{},
+		writing:      s.readWriting(), // before what is known of the versions
 		workloads:    s.workloads.known(),
 		pods:         s.pods.known(),
 		logs:         s.logs.known(),
@@ -166,7 +169,7 @@ func (p *picture) digest() (string, error) {
 	}
 
 	b, err := json.Marshal([]any{
-		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.otherServers, p.answers(), p.secretList(), p.versionState(), p.leaseStates(),
+		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.otherServers, p.answers(), p.secretList(), p.versionState(), p.writing, p.leaseStates(),
 		sitedocument.Digest(p.siteText), history, p.wantsNoCluster,
 		p.time.Unix() / 60,
 	})

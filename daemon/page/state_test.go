@@ -20,6 +20,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
+	"firstlight.dev/firstlight/daemon/appliance/stickupdate"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/pxe/boottrace"
@@ -43,6 +44,7 @@ type state struct {
 	pods      map[workload.PodRef]workload.PodDetails
 	logs      map[workload.LogRef]workload.Log
 	numbers   []metrics.Sample
+	writing   stickupdate.BackgroundState
 	updates   func() UpdateState // nil: the stick cannot be read
 	siteText  []byte
 	history   []sitedocument.Entry
@@ -84,6 +86,7 @@ func (s *state) sources() Sources {
 		SiteHistory: func() []sitedocument.Entry { return s.history },
 		DHCP:        func() []NetworkDHCP { return s.dhcp },
 		Numbers:     func() []metrics.Sample { return s.numbers },
+		Writing:     func() stickupdate.BackgroundState { return s.writing },
 		Update: func() (UpdateState, error) {
 			if s.updates == nil {
 				return UpdateState{}, errors.New("the stick is gone")

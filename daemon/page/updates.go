@@ -17,8 +17,7 @@ import (
 // UpdateState is how the appliance's versions stand. It is not changed.
 type UpdateState struct {
 	stickupdate.Status
-	Writing stickupdate.BackgroundState // what the page began
-	Images  []UpdateImage               // uploaded ones that are of this product
+	Images []UpdateImage // uploaded ones that are of this product
 }
 
 // UpdateImage is an uploaded image of this product.
@@ -54,6 +53,16 @@ func (s *Server) newVersions() *lookup[updateAnswer] {
 		stale:    lookupTTL,
 		wait:     3 * time.Second,
 	}
+}
+
+// readWriting is how far the update is that the page began. At its end the stick is read again.
+func (s *Server) readWriting() stickupdate.BackgroundState {
+	now := s.sources.Writing()
+	if s.wasWriting && !now.IsRunning {
+		s.versions.expire("")
+	}
+	s.wasWriting = now.IsRunning
+	return now
 }
 
 // askVersions has it in the next picture how the versions stand, or soon after.
@@ -130,7 +139,7 @@ func newUpdatesView(p *picture, by Role) updatesView {
 		return v
 	}
 	a := p.versions.Value
-	v.IsKnown, v.Error, v.Text, v.Writing, v.Images = true, a.Error, a.Text, a.Writing, a.Images
+	v.IsKnown, v.Error, v.Text, v.Writing, v.Images = true, a.Error, a.Text, p.writing, a.Images
 	v.Level = map[stickupdate.Outcome]level{
 		stickupdate.Kept: good, stickupdate.FellBack: bad, stickupdate.Refused: bad, stickupdate.Cut: bad,
 	}[a.Outcome]
@@ -216,12 +225,12 @@ func canUpdate(p *picture, _ string) (about string, ok bool) {
 		return "", false
 	}
 	a := p.versions.Value
-	return "", a.Error == "" && !a.Trial && !a.Writing.IsRunning && a.Outcome != stickupdate.Writing && len(a.Images) > 0
+	return "", a.Error == "" && !a.Trial && !p.writing.IsRunning && a.Outcome != stickupdate.Writing && len(a.Images) > 0
 }
 
 // isUpdateWaiting is about the version that the next start tries.
 func isUpdateWaiting(p *picture, _ string) (about string, ok bool) {
-	if p.versions == nil || p.versions.Value.Outcome != stickupdate.Waiting || p.versions.Value.Writing.IsRunning {
+	if p.versions == nil || p.versions.Value.Outcome != stickupdate.Waiting || p.writing.IsRunning {
 		return "", false
 	}
 	return "version " + p.versions.Value.Last.To, true

@@ -66,13 +66,19 @@ func TestUpdatesAreShown(t *testing.T) {
 	})
 	assert.Equal(t, "b0.2.0running, on trial, next start", d.id("slot-b").text())
 	assert.Nil(t, d.id("actions"), "a version on trial is not updated")
-	d = show(func(s *UpdateState) {
-		s.Writing = stickupdate.BackgroundState{IsRunning: true, Phase: "writes root", Done: 50, Total: 200}
-	})
+	r.of.writing = stickupdate.BackgroundState{IsRunning: true, Phase: "writes root", Done: 50, Total: 200}
+	d = show(func(*UpdateState) {})
 	assert.Contains(t, d.id("writing").text(), "writes root 25 %")
 	assert.Nil(t, d.id("actions"))
-	d = show(func(s *UpdateState) { s.Writing.Error = "the disk is gone" })
+	now.Text = "version 0.3.0 is written"
+	r.of.writing = stickupdate.BackgroundState{}
+	r.hub.forget()
+	mustPicture(t, r.Server) // sees the end
+	assert.Contains(t, owner.open("/updates").id("last").text(), "0.3.0 is written", "the stick was read again")
+	r.of.writing = stickupdate.BackgroundState{Error: "the disk is gone"}
+	d = show(func(*UpdateState) {})
 	assert.Contains(t, d.id("writing").text(), "was not written: the disk is gone")
+	r.of.writing = stickupdate.BackgroundState{}
 	d = show(func(s *UpdateState) {
 		s.Outcome, s.Text = stickupdate.FellBack, "version 0.2.0 was tried, was not ready in time"
 	})
