@@ -70,6 +70,9 @@ func (h *Server) runBoot(r *powerOnPeriod, network bool) {
 		return
 	}
 
+	if err := h.releaseAddress(); err != nil {
+		h.logEvent("boot: %v", err)
+	}
 	h.setState(r, OnDisk, nil)
 }
 

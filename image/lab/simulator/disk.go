@@ -234,11 +234,20 @@ func (h *Server) ReceivedDrives() [][]byte {
 	return slices.Clone(h.drives)
 }
 
+// InstalledDrive is the config drive on the disk that was written last, with what the ramdisk put into it; nil: there is
+// none, or the simulator began with the disk.
+func (h *Server) InstalledDrive() []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.installed
+}
+
 // finishWrite is the end of a whole image, with the config drive beside it if there is one.
 func (h *Server) finishWrite(disk, sum string, drive []byte, key string) {
 	mark := readMark(drive)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.installed = drive
 	for i := range h.disks {
 		if d := &h.disks[i]; d.Name == disk {
 			d.Image, d.Drive, d.HostKey = sum, drive != nil, key

@@ -82,14 +82,14 @@ func (h *Server) setAddress(addr netip.Addr) error {
 	last := h.address
 	h.address = addr
 	h.mu.Unlock()
-	taken := slices.ContainsFunc(h.simulator.hosts, func(other *Server) bool { return other.addr() == last })
+	taken := h.simulator.hasAddress(last)
 	return inNamespace(h.simulator.wire.path(), func() error {
 		link, err := netlink.LinkByName(h.simulator.config.NIC)
 		if err != nil {
 			return fmt.Errorf("set address %s: %w", addr, err)
 		}
 
-		if !taken && !last.IsLoopback() {
+		if !taken && !last.IsUnspecified() && !last.IsLoopback() {
 			_ = netlink.AddrDel(link, &netlink.Addr{IPNet: hostNet(last)}) // it may be gone with the interface
 		}
 
@@ -99,6 +99,38 @@ func (h *Server) setAddress(addr netip.Addr) error {
 
 		return nil
 	})
+}
+
+// releaseAddress takes the host's address from the shared interface, unless another host has it by now: what starts from
+// the host's disk has a network of its own.
+func (h *Server) releaseAddress() error {
+	if h.simulator.config.NIC == "" {
+		return nil
+	}
+
+	h.simulator.leasing.Lock()
+	defer h.simulator.leasing.Unlock()
+	h.mu.Lock()
+	last := h.address
+	h.address = netip.IPv4Unspecified()
+	h.mu.Unlock()
+	if h.simulator.hasAddress(last) {
+		return nil
+	}
+
+	return inNamespace(h.simulator.wire.path(), func() error {
+		link, err := netlink.LinkByName(h.simulator.config.NIC)
+		if err != nil {
+			return fmt.Errorf("release address %s: %w", last, err)
+		}
+		_ = netlink.AddrDel(link, &netlink.Addr{IPNet: hostNet(last)}) // it has none if it did not boot by the network
+		return nil
+	})
+}
+
+// hasAddress reports whether an address is a host's.
+func (f *Simulator) hasAddress(addr netip.Addr) bool {
+	return slices.ContainsFunc(f.hosts, func(h *Server) bool { return h.addr() == addr })
 }
 
 func hostNet(addr netip.Addr) *net.IPNet {

@@ -23,21 +23,22 @@ type Server struct {
 	bmcAddr   netip.Addr
 	service   *service // the BMC
 
-	mu       sync.Mutex
-	address  netip.Addr // of its firmware and its agent
-	faults   Faults
-	disks    []Disk
-	drives   [][]byte
-	tokens   []string // that its ramdisks were given: of their boots, and of their agents
-	seen     Counters
-	events   []Event
-	running  *powerOnPeriod // nil: switched off
-	override override
-	disc     string          // image of the disc that it starts from next; "": none
-	inBand   string          // address of its BMC as its own system sees it; "": it sees none
-	netFirst bool            // its firmware boots the network before its disk, and begins again when there is nothing
-	sessions map[string]bool // tokens of the BMC
-	password string          // that the BMC was given; "": the simulator's
+	mu        sync.Mutex
+	address   netip.Addr // of its firmware and its agent
+	faults    Faults
+	disks     []Disk
+	drives    [][]byte
+	installed []byte   // config drive on the disk that was written last
+	tokens    []string // that its ramdisks were given: of their boots, and of their agents
+	seen      Counters
+	events    []Event
+	running   *powerOnPeriod // nil: switched off
+	override  override
+	disc      string          // image of the disc that it starts from next; "": none
+	inBand    string          // address of its BMC as its own system sees it; "": it sees none
+	netFirst  bool            // its firmware boots the network before its disk, and begins again when there is nothing
+	sessions  map[string]bool // tokens of the BMC
+	password  string          // that the BMC was given; "": the simulator's
 }
 
 // powerOnPeriod is the time from power on to power off.

@@ -1,11 +1,12 @@
 package machines
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
+	"os"
 	"strings"
+
+	"github.com/diskfs/go-diskfs/backend/file"
+	"github.com/diskfs/go-diskfs/filesystem/iso9660"
 
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
 )
@@ -30,38 +31,40 @@ END
 `
 
 // cloudConfig has cloud-init read its data from the disk, and do of them what a sandbox can do.
-const cloudConfig = `datasource_list: [NoCloud]
+const cloudConfig = `datasource_list: [ConfigDrive]
 network: {config: disabled}
-cloud_init_modules: [write_files]
+cloud_init_modules: [write_files, users_groups, ssh]
 cloud_config_modules: [runcmd]
 cloud_final_modules: [scripts_user]
 `
 
-// readDrive finds user data and metadata in the image of a config drive, where each file is in one piece.
-func readDrive(drive []byte) (user, meta string, err error) {
-	const head = `Content-Type: multipart/mixed; boundary="`
-	begin := bytes.Index(drive, []byte(head))
-	if begin < 0 {
-		return "", "", errors.New("the user data of the config drive is not that of the bootstrap provider with the appliance's behind it")
-	}
-	boundary, _, _ := strings.Cut(string(drive[begin+len(head):]), `"`)
-	last := "--" + boundary + "--\n"
-	length := bytes.Index(drive[begin:], []byte(last))
-	if length < 0 {
-		return "", "", errors.New("the user data of the config drive has no end")
-	}
-	user = string(drive[begin:][:length+len(last)])
+// seed is where cloud-init looks for the files of a config drive before it looks for a disk (DataSourceConfigDrive).
+const seed = "/var/lib/cloud/seed/config_drive"
 
-	key := bytes.Index(drive, []byte(`"metal3-name"`))
-	for start := bytes.LastIndexByte(drive[:max(key, 0)], '{'); start >= 0; start = bytes.LastIndexByte(drive[:start], '{') {
-		values := map[string]any{}
-		if json.NewDecoder(bytes.NewReader(drive[start:])).Decode(&values) == nil && values["metal3-name"] != nil {
-			values["instance-id"] = values["uuid"]
-			text, err := json.Marshal(values)
-			return user, string(text), err
+// readDrive reads the files of a config drive that cloud-init reads, by where they are to be in a system.
+func readDrive(drive []byte) (map[string][]byte, error) {
+	f, err := os.CreateTemp("", "drive-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := f.Write(drive); err != nil {
+		return nil, err
+	}
+
+	volume, err := iso9660.Read(file.New(f, true), int64(len(drive)), 0, 2048)
+	if err != nil {
+		return nil, fmt.Errorf("read config drive: %w", err)
+	}
+	files := map[string][]byte{}
+	for _, name := range []string{"meta_data.json", "user_data"} {
+		path := "/openstack/latest/" + name
+		if files[seed+path], err = volume.ReadFile(path[1:]); err != nil {
+			return nil, fmt.Errorf("read config drive: %w", err)
 		}
 	}
-	return "", "", errors.New("the config drive has no metadata of its host")
+	return files, nil
 }
 
 // ignored begins what each of kubeadm's registrations of a node does not check, install the first command of a machine.

@@ -1,6 +1,6 @@
-// Package machines are the installed systems of simulated servers (package simulator) that an appliance gives to Cluster
-// API. Each is a sandbox with the servers' own system: it boots with the config drive that Ironic wrote, and by that its
-// own cloud-init makes it a node. Tests and benchmarks share it.
+// Package machines are the installed systems of simulated servers (package simulator). Each is a sandbox with the
+// servers' own system: it boots with the config drive that Ironic wrote, and its own cloud-init reads it. By that alone a
+// machine of Cluster API becomes a node, and one of a site lets the appliance in. Tests and benchmarks share it.
 package machines
 
 import (
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/image/lab/netns"
 	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox/nodes"
@@ -29,12 +31,19 @@ type Config struct {
 	Log  io.Writer // what boots; may be nil
 }
 
-// Machines are the systems of a scenario's servers.
+// Rack is what systems are installed on.
+type Rack struct {
+	Name    string // of its sandboxes, unique on this machine
+	System  string // disk image of the servers' system
+	Manager string // see sandbox.Programs
+	Servers *simulator.Simulator
+	Wire    *netns.Bridge // their network, 172.22.0.0/24
+}
+
+// Machines are the systems of a rack's servers.
 type Machines struct {
 	Config
-	scenario *scenario.Scenario
-	image    string // the servers' system
-	manager  string // the first process of each
+	rack Rack
 
 	running map[string]*sandbox.Sandbox
 	disks   map[string]*Disk
@@ -51,33 +60,38 @@ type Disk struct {
 
 // New gives the appliance the program for nodes of the sources at hand, before it makes packages of it.
 func New(ctx context.Context, d *scenario.Scenario, c Config) (*Machines, error) {
-	if c.Log == nil {
-		c.Log = io.Discard
+	r := Rack{
+		Name: d.Sandbox.Name(), System: filepath.Join(c.Dir, "system.raw"), Servers: d.Servers, Wire: d.Wire(),
 	}
-
-	m := &Machines{
-		Config:   c,
-		scenario: d,
-		image:    filepath.Join(c.Dir, "system.raw"),
-		running:  map[string]*sandbox.Sandbox{},
-		disks:    map[string]*Disk{},
-		hangs:    map[string]int{},
-		broken:   map[string]bool{},
-	}
-	if err := d.Sandbox.Assemble(nodes.System, m.image); err != nil {
+	if err := d.Sandbox.Assemble(nodes.System, r.System); err != nil {
 		return nil, err
 	}
 
 	var err error
-	if m.manager, err = sandbox.Build(ctx, ".", "./image/lab/testbed/sandbox/systemctl", c.Dir); err != nil {
+	if r.Manager, err = sandbox.Build(ctx, ".", "./image/lab/testbed/sandbox/systemctl", c.Dir); err != nil {
 		return nil, err
 	}
-	return m, m.replaceProgram(ctx)
+	return NewOn(r, c), replaceProgram(ctx, d.Sandbox, c.Dir)
 }
 
-func (m *Machines) replaceProgram(ctx context.Context) error {
+// NewOn are the systems of servers that anything installs.
+func NewOn(r Rack, c Config) *Machines {
+	if c.Log == nil {
+		c.Log = io.Discard
+	}
+	return &Machines{
+		Config:  c,
+		rack:    r,
+		running: map[string]*sandbox.Sandbox{},
+		disks:   map[string]*Disk{},
+		hangs:   map[string]int{},
+		broken:  map[string]bool{},
+	}
+}
+
+func replaceProgram(ctx context.Context, appliance *sandbox.Sandbox, dir string) error {
 	const inside = "/usr/local/bin/firstlight-node"
-	program, err := sandbox.Build(ctx, ".", "./cmd/firstlight-node", m.Dir)
+	program, err := sandbox.Build(ctx, ".", "./cmd/firstlight-node", dir)
 	if err != nil {
 		return err
 	}
@@ -85,11 +99,11 @@ func (m *Machines) replaceProgram(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.scenario.Sandbox.WriteFile(inside, text, 0o755); err != nil {
+	if err := appliance.WriteFile(inside, text, 0o755); err != nil {
 		return err
 	}
 
-	_, err = m.scenario.Sandbox.Run(ctx, "sh", "-euc", "for f in "+stick.LowerDir+
+	_, err = appliance.Run(ctx, "sh", "-euc", "for f in "+stick.LowerDir+
 		"/usr/share/firstlight/images/layers/*/fs/usr/bin/firstlight-node; do mount --bind "+inside+" $f; done")
 	return err
 }
@@ -130,16 +144,19 @@ func (m *Machines) Logs(server string) string {
 	return all.String()
 }
 
+// Address is what the system of a server has on the rack's network. The first server is 0.
+func Address(server int) string { return fmt.Sprintf("172.22.0.%d/24", 211+server) }
+
 // Follow starts the system of each server that boots from its disk, and ends that of each that is switched off. It is to
 // be called again and again.
 func (m *Machines) Follow(ctx context.Context) error {
-	for i, h := range m.scenario.Servers.Hosts() {
+	for i, h := range m.rack.Servers.Hosts() {
 		boots, hangs := m.hangs[h.Name]
 		var err error
 		switch on, runs := h.State() == simulator.OnDisk, m.running[h.Name] != nil; {
 		case on && !runs && !m.broken[h.Name] && (!hangs || h.Counters().Boots > boots):
 			delete(m.hangs, h.Name)
-			err = m.boot(ctx, h, fmt.Sprintf("172.22.0.%d/24", 211+i))
+			err = m.boot(ctx, h, Address(i))
 		case !on && runs && h.State() == simulator.Off:
 			err = m.stop(h.Name)
 		}
@@ -158,7 +175,7 @@ func (m *Machines) stop(server string) error {
 
 // Hang has a system stand still until its server is switched off and on.
 func (m *Machines) Hang(server string) error {
-	for _, h := range m.scenario.Servers.Hosts() {
+	for _, h := range m.rack.Servers.Hosts() {
 		if h.Name == server {
 			m.hangs[server] = h.Counters().Boots
 		}
@@ -174,25 +191,25 @@ func (m *Machines) Destroy(server string) error {
 
 // boot starts a server's system: a new one with the config drive that it got last, or again the one that is there.
 func (m *Machines) boot(ctx context.Context, h *simulator.Server, addr string) error {
-	drives := h.ReceivedDrives()
+	drive, drives := h.InstalledDrive(), len(h.ReceivedDrives())
 	has := m.disks[h.Name]
-	isNew := has == nil || has.drives != len(drives)
+	isNew := has == nil || has.drives != drives
 	if isNew {
 		dir, err := os.MkdirTemp(m.Dir, h.Name+"-")
 		if err != nil {
 			return err
 		}
-		has = &Disk{dir: dir, drives: len(drives)}
+		has = &Disk{dir: dir, drives: drives}
 		m.disks[h.Name] = has
 	}
 
 	system, err := sandbox.Start(ctx, sandbox.Config{
-		Name:      m.scenario.Sandbox.Name() + "-" + h.Name,
+		Name:      m.rack.Name + "-" + h.Name,
 		Root:      m.Root,
-		DiskImage: m.image,
+		DiskImage: m.rack.System,
 		Disk:      true,
 		Dir:       has.dir,
-		Manager:   m.manager,
+		Manager:   m.rack.Manager,
 		Log:       m.Log,
 		Keep:      []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd", "/var/log"},
 	})
@@ -200,19 +217,19 @@ func (m *Machines) boot(ctx context.Context, h *simulator.Server, addr string) e
 		return err
 	}
 	m.running[h.Name] = system
-	if err := m.scenario.Wire().Connect(ctx, system.PID(), "port-"+h.Name, "eth0"); err != nil {
+	if err := m.rack.Wire.Connect(ctx, system.PID(), "port-"+h.Name, "eth0"); err != nil {
 		return err
 	}
 	if isNew {
-		if err := writeDisk(system, drives[len(drives)-1]); err != nil {
+		if err := writeDisk(system, drive); err != nil {
 			return err
 		}
 	}
 
-	start := "ip address add " + addr + " dev eth0; systemctl start containerd"
+	start := "ip link set eth0 address " + h.MAC + "; ip address add " + addr + " dev eth0; systemctl start containerd"
 	if !isNew {
 		fmt.Fprintf(m.Log, "%s boots again\n", h.Name)
-		_, err := system.Run(ctx, "sh", "-euc", "hostname -F /etc/hostname; "+start+"; systemctl default kubelet firstlight-float")
+		_, err := system.Run(ctx, "sh", "-euc", "hostname -F /etc/hostname; "+start+"; systemctl start ssh; systemctl default kubelet firstlight-float")
 		return err
 	}
 	if _, err := system.Run(ctx, "sh", "-euc", start); err != nil {
@@ -222,7 +239,7 @@ func (m *Machines) boot(ctx context.Context, h *simulator.Server, addr string) e
 	fmt.Fprintf(m.Log, "%s boots\n", h.Name)
 	has.Booted = time.Now()
 	init := system.Command(ctx, "sh", "-c", "exec >/var/log/node.log 2>&1; cloud-init init --local; cloud-init init; "+
-		"cloud-init modules --mode=config; cloud-init modules --mode=final")
+		"cloud-init modules --mode=config; cloud-init modules --mode=final; systemctl start ssh")
 	if err := init.Start(); err != nil {
 		return err
 	}
@@ -232,21 +249,20 @@ func (m *Machines) boot(ctx context.Context, h *simulator.Server, addr string) e
 
 // writeDisk writes what is on a new server's disk.
 func writeDisk(system *sandbox.Sandbox, drive []byte) error {
-	user, meta, err := readDrive(drive)
+	files, err := readDrive(drive)
 	if err != nil {
 		return err
 	}
 
 	_ = os.Remove(system.Path("/etc/resolv.conf")) // of a resolver that does not run here
-	for path, text := range map[string]string{
-		"/etc/resolv.conf":                      "",
-		"/etc/machine-id":                       strings.ReplaceAll(string(uuid.NewUUID()), "-", "") + "\n",
-		"/etc/in-sandbox":                       inSandbox,
-		"/etc/cloud/cloud.cfg.d/99-sandbox.cfg": cloudConfig,
-		"/var/lib/cloud/seed/nocloud/user-data": user,
-		"/var/lib/cloud/seed/nocloud/meta-data": meta,
-	} {
-		if err := system.WriteFile(path, []byte(text), 0o755); err != nil {
+	maps.Copy(files, map[string][]byte{
+		"/etc/resolv.conf":                      nil,
+		"/etc/machine-id":                       []byte(strings.ReplaceAll(string(uuid.NewUUID()), "-", "") + "\n"),
+		"/etc/in-sandbox":                       []byte(inSandbox),
+		"/etc/cloud/cloud.cfg.d/99-sandbox.cfg": []byte(cloudConfig),
+	})
+	for path, text := range files {
+		if err := system.WriteFile(path, text, 0o755); err != nil {
 			return err
 		}
 	}
