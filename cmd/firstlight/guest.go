@@ -33,7 +33,8 @@ func newGuestManifestsCommand() *cobra.Command {
 Secret. The daemon applies all the rest: Ironic, Metal3, the operators of clusters and components, Cluster API, the REST
 API. It runs on the one node with the label ` + names.NodeLabel + `, on that node's network.
 
-Edit site.yaml in the folder and apply it again to change the site.`,
+Edit site.yaml in the folder and apply it again to change the site. remove.sh in the folder removes all of it from the
+cluster.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			document, _, err := readSiteFile(site)

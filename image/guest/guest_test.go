@@ -39,6 +39,9 @@ func TestManifestsAreWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, string(order), "secret-of-bmc")
 	assert.Contains(t, string(order), "secretGenerator")
+	info, err = os.Stat(filepath.Join(dir, "remove.sh"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o755), info.Mode().Perm())
 
 	var deployment appsv1.Deployment
 	for _, document := range strings.Split(string(text), "---\n") {

@@ -6,6 +6,7 @@
 package guest
 
 import (
+	_ "embed"
 	"fmt"
 	"os"
 	"path"
@@ -37,9 +38,16 @@ const (
 const (
 	kustomization = "kustomization.yaml"
 	manifestsFile = "firstlight.yaml"
+	removalFile   = "remove.sh"
 )
 
-// WriteManifests fills a folder, for `kubectl apply -k`. The site document may have passwords: its file is for its owner
+// removal takes the appliance from the cluster again, in the one order in which that comes to an end: a namespace does not
+// go while a webhook is asked whose pods are gone, and a kind not while its objects have finalizers.
+//
+//go:embed remove.sh
+var removal []byte
+
+// WriteManifests fills a folder, for `kubectl apply -k`, and with what removes all of it again. The site document may have passwords: its file is for its owner
 // alone, and kubectl makes a Secret of it.
 func WriteManifests(dir string, site []byte, p guest.Placement) error {
 	if err := p.Check(); err != nil {
@@ -68,7 +76,7 @@ func WriteManifests(dir string, site []byte, p guest.Placement) error {
 		name string
 		text []byte
 		mode os.FileMode
-	}{{guest.SiteKey, site, 0o600}, {manifestsFile, objects, 0o644}, {kustomization, text, 0o644}} {
+	}{{guest.SiteKey, site, 0o600}, {manifestsFile, objects, 0o644}, {kustomization, text, 0o644}, {removalFile, removal, 0o755}} {
 		if err := atomicfile.Write(filepath.Join(dir, f.name), f.text, f.mode); err != nil {
 			return err
 		}
