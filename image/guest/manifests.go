@@ -41,14 +41,14 @@ const (
 	removalFile   = "remove.sh"
 )
 
-// removal takes the appliance from the cluster again, in the one order in which that comes to an end: a namespace does not
-// go while a webhook is asked whose pods are gone, and a kind not while its objects have finalizers.
+// removal takes the appliance from the cluster again, in the one order in which that comes to an end: a namespace does
+// not go while a webhook is asked whose pods are gone, and a kind not while its objects have finalizers.
 //
 //go:embed remove.sh
 var removal []byte
 
-// WriteManifests fills a folder, for `kubectl apply -k`, and with what removes all of it again. The site document may have passwords: its file is for its owner
-// alone, and kubectl makes a Secret of it.
+// WriteManifests fills a folder, for `kubectl apply -k`, and with what removes all of it again. The site document may have
+// passwords: its file is for its owner alone, and kubectl makes a Secret of it.
 func WriteManifests(dir string, site []byte, p guest.Placement) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -76,7 +76,12 @@ func WriteManifests(dir string, site []byte, p guest.Placement) error {
 		name string
 		text []byte
 		mode os.FileMode
-	}{{guest.SiteKey, site, 0o600}, {manifestsFile, objects, 0o644}, {kustomization, text, 0o644}, {removalFile, removal, 0o755}} {
+	}{
+		{guest.SiteKey, site, 0o600},
+		{manifestsFile, objects, 0o644},
+		{kustomization, text, 0o644},
+		{removalFile, removal, 0o755},
+	} {
 		if err := atomicfile.Write(filepath.Join(dir, f.name), f.text, f.mode); err != nil {
 			return err
 		}

@@ -1,8 +1,8 @@
 package guest_test
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"os"
@@ -15,21 +15,27 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/image/lab/netns"
 	"firstlight.dev/firstlight/image/lab/simulator"
+	"firstlight.dev/firstlight/image/lab/testbed/machines"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox/nodes"
 )
 
 // patience only ends a test that hangs.
-const patience = 20 * time.Minute
+const patience = 40 * time.Minute
 
 // owner has a Kubernetes, and root on its node.
 type owner struct {
-	t    *testing.T
-	ctx  context.Context
-	node *nodes.Server
-	told strings.Builder // what was typed and printed
+	t          *testing.T
+	ctx        context.Context
+	root       string // of the stick's image
+	firstlight string // the program
+	node       *nodes.Server
+	servers    *simulator.Simulator
+	machines   *machines.Machines // systems of the servers
+	told       strings.Builder    // what was typed and printed
 }
 
 // run types a line on the node and returns what it printed, on both streams.
@@ -55,6 +61,9 @@ func (o *owner) until(line, want string) {
 	o.t.Helper()
 	began, said := time.Now(), ""
 	for ; o.ctx.Err() == nil; time.Sleep(time.Second) {
+		if o.machines != nil {
+			require.NoError(o.t, o.machines.Follow(o.ctx))
+		}
 		out, _ := o.node.Command(o.ctx, "env", "--chdir=/root", "sh", "-euc", line).CombinedOutput()
 		if strings.Contains(string(out), want) {
 			o.t.Logf("%.0f s until %s says %s", time.Since(began).Seconds(), line, want)
@@ -62,13 +71,17 @@ func (o *owner) until(line, want string) {
 		}
 		if now := string(out); now != said {
 			said = now
-			o.t.Logf("%4.0f s  %s", time.Since(began).Seconds(), said)
+			o.t.Logf("%4.0f s  …%s", time.Since(began).Seconds(), said[max(0, len(said)-400):])
 		}
 	}
 	require.NoError(o.t, o.ctx.Err(), "%s: %s", line, said)
 }
 
-const inDaemon = "kubectl -n firstlight exec deploy/firstlight -c firstlightd -- "
+// inDaemon begins a command in the appliance's pod, status is the one that is typed most.
+const (
+	inDaemon = "kubectl -n firstlight exec deploy/firstlight -c firstlightd -- "
+	status   = inDaemon + "firstlightd status"
+)
 
 // tell logs what there is for who reads why the test failed.
 func (o *owner) tell() {
@@ -77,7 +90,7 @@ func (o *owner) tell() {
 	for _, line := range []string{
 		"kubectl get pods -A -o wide",
 		"kubectl get events -A --sort-by=.lastTimestamp | tail -n 30",
-		inDaemon + "firstlightd status",
+		status,
 		"kubectl -n firstlight logs deploy/firstlight -c firstlightd --tail=60",
 	} {
 		out, err := o.node.Command(ctx, "env", "--chdir=/root", "sh", "-c", line).CombinedOutput()
@@ -85,6 +98,7 @@ func (o *owner) tell() {
 	}
 }
 
+// site is the rack's: an interface of each network is the node's.
 const site = `name: rack
 networks:
   provisioning: {interface: eth1, cidr: 172.22.0.0/24, address: 172.22.0.1}
@@ -94,7 +108,42 @@ clusters: []
 nodes:
 `
 
+// everything lists all objects of all kinds but events, by kind, namespace and name, and what nodes are labelled.
+const everything = `for kind in $(kubectl api-resources --verbs=list -o name | grep -v -e '^events' | sort); do
+  kubectl get "$kind" -A --ignore-not-found -o 'jsonpath={range .items[*]}{.kind} {.metadata.namespace} {.metadata.name}{"\n"}{end}'
+done
+kubectl get nodes -o 'jsonpath={.items[*].metadata.labels}'`
+
+// TestAGuestOnAKubernetesThatIsThere: a Kubernetes of kubeadm, with one node, gets the appliance by kubectl alone. The
+// appliance installs a simulated server, the system on it lets the appliance in, one of ICN's samples makes it a cluster,
+// and a package comes by the REST API. Then all of it is removed, and the Kubernetes has what it had before.
 func TestAGuestOnAKubernetesThatIsThere(t *testing.T) {
+	o := newOwner(t)
+	before := o.run(everything)
+	o.loadImages()
+	o.applyManifests()
+	o.until("kubectl get bmh -A --show-labels", "firstlight.dev/verified=true")
+	o.show("kubectl get bmh -A")
+	o.upload()
+	o.provision()
+	for _, stage := range []string{"kpa-ready", "cluster-api-ready", "cluster-class-ready"} {
+		o.until(status, "[ ok ] "+stage)
+	}
+	o.show(status)
+	o.show("kubectl get pods -A | grep -v ^kube-system")
+	goldentest.WriteBlock(t, "../../docs/install.md", "guest", o.told.String())
+
+	o.told.Reset()
+	o.run("kubectl delete namespace alpha") // its owner's
+	lines := strings.SplitAfter(o.run("sh rack/remove.sh"), "\n")
+	fmt.Fprintf(&o.told, "$ sh rack/remove.sh\n…\n%s", strings.Join(lines[max(0, len(lines)-5):], ""))
+	assert.Equal(t, before, o.run(everything))
+	o.run("sh rack/remove.sh") // as after an interruption
+	goldentest.WriteBlock(t, "../../docs/install.md", "guest removed", o.told.String())
+}
+
+// newOwner makes a Kubernetes by kubeadm, which is not ours once it is there, and servers beside it.
+func newOwner(t *testing.T) *owner {
 	root := sandbox.RequireRoot(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -103,80 +152,153 @@ func TestAGuestOnAKubernetesThatIsThere(t *testing.T) {
 	firstlight, err := sandbox.Build(ctx, ".", "./cmd/firstlight", t.TempDir())
 	require.NoError(t, err)
 
-	// A Kubernetes is there.
 	rack, err := nodes.New(ctx, nodes.Config{
 		Name: "guest", Root: root, Dir: t.TempDir(), Beside: true, Programs: programs, Log: t.Output(),
-	}, 2)
+	}, 1)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, rack.Close()) })
-	o := &owner{t: t, ctx: ctx, node: rack.Servers[0]}
+	o := &owner{t: t, ctx: ctx, root: root, firstlight: firstlight, node: rack.Servers[0]}
+	require.NoError(t, rack.Inventory("there", 1, o.node))
+	out, err := rack.Installer(ctx, "there").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.NoError(t, rack.CutAppliance())
+	o.run("mkdir -p /root/.kube && cp /etc/kubernetes/admin.conf /root/.kube/config")
+	o.until("kubectl get namespaces | grep -c verify || true", "0\n") // what looked whether it works
+
+	wire, bmcs := o.connect("eth1", "172.22.0.1/24"), o.connect("eth2", "172.23.0.1/24")
+	require.NoError(t, wire.IP(ctx, "route add 172.22.0.0/24 dev "+netns.BridgeName))
+	require.NoError(t, bmcs.IP(ctx, "addr add 172.23.0.101/24 dev "+netns.BridgeName))
+	o.servers, err = simulator.Start(simulator.Config{
+		Hosts: 1, Boot: "http://172.22.0.1:6180", BMC: netip.MustParseAddr("172.23.0.101"), Namespace: bmcs.Path(),
+		Wire: wire.Path(), NIC: netns.BridgeName,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, o.servers.Close()) })
+	o.machines = machines.NewOn(machines.Rack{
+		Name: "guest", System: filepath.Join(rack.Dir, "system.raw"), Manager: programs.Manager, Servers: o.servers, Wire: wire,
+	}, machines.Config{Root: root, Dir: t.TempDir(), Log: t.Output()})
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(o.machines.Logs("node1"))
+		}
+		assert.NoError(t, o.machines.Close())
+	})
 	t.Cleanup(func() {
 		if t.Failed() {
 			o.tell()
 		}
 	})
+	return o
+}
+
+// connect gives the node an interface on a network of its own.
+func (o *owner) connect(nic, address string) *netns.Bridge {
+	o.t.Helper()
+	bridge, err := netns.NewBridge(o.ctx)
+	require.NoError(o.t, err)
+	o.t.Cleanup(bridge.Close)
+	require.NoError(o.t, bridge.Connect(o.ctx, o.node.PID(), "node", nic))
+	require.NoError(o.t, netns.IP(o.ctx, o.node.PID(), "addr add "+address+" dev "+nic))
+	return bridge
+}
+
+// loadImages brings the images to the node.
+func (o *owner) loadImages() {
+	o.t.Helper()
+	archive := filepath.Join(o.t.TempDir(), "images.tar")
 	began := time.Now()
-	require.NoError(t, rack.Inventory("there", 1, o.node))
-	out, err := rack.Installer(ctx, "there").CombinedOutput()
-	require.NoError(t, err, string(out))
-	t.Logf("cluster: %s", time.Since(began))
-	require.NoError(t, rack.CutAppliance())
-	o.run("mkdir -p /root/.kube && cp /etc/kubernetes/admin.conf /root/.kube/config")
-	o.run("kubectl get nodes,pods -A -o wide; kubectl describe nodes | grep -i taint")
+	out, err := exec.CommandContext(o.ctx, o.firstlight, "guest", "images", "--image", o.root, archive).CombinedOutput()
+	require.NoError(o.t, err, string(out))
+	o.t.Logf("archive: %s\n%s", time.Since(began), out)
 
-	// Networks.
-	wire, err := netns.NewBridge(ctx)
-	require.NoError(t, err)
-	t.Cleanup(wire.Close)
-	require.NoError(t, wire.IP(ctx, "route add 172.22.0.0/24 dev "+netns.BridgeName))
-	require.NoError(t, wire.Connect(ctx, o.node.PID(), "guest", "eth1"))
-	bmcs, err := netns.NewBridge(ctx)
-	require.NoError(t, err)
-	t.Cleanup(bmcs.Close)
-	require.NoError(t, bmcs.IP(ctx, "addr add 172.23.0.101/24 dev "+netns.BridgeName))
-	require.NoError(t, bmcs.Connect(ctx, o.node.PID(), "guest", "eth2"))
-	o.run("ip addr add 172.22.0.1/24 dev eth1; ip addr add 172.23.0.1/24 dev eth2; ip -br addr")
-	servers, err := simulator.Start(simulator.Config{
-		Hosts: 1, Boot: "http://172.22.0.1:6180", BMC: netip.MustParseAddr("172.23.0.101"), Namespace: bmcs.Path(),
-		Wire: wire.Path(), NIC: netns.BridgeName,
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, servers.Close()) })
-
-	// Images.
-	archive := filepath.Join(t.TempDir(), "images.tar")
 	began = time.Now()
-	out, err = exec.CommandContext(ctx, firstlight, "guest", "images", "--image", root, archive).CombinedOutput()
-	require.NoError(t, err, string(out))
-	t.Logf("archive: %s\n%s", time.Since(began), out)
-	began = time.Now()
-	f, err := os.Open(archive)
-	require.NoError(t, err)
-	defer f.Close()
-	cmd := o.node.Command(ctx, "ctr", "--namespace", "k8s.io", "images", "import", "-")
-	cmd.Stdin = f
-	out, err = cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.NoError(t, os.Remove(archive))
-	t.Logf("import: %s\n%s", time.Since(began), out)
+	file, err := os.Open(archive)
+	require.NoError(o.t, err)
+	defer file.Close()
+	load := o.node.Command(o.ctx, "ctr", "--namespace", "k8s.io", "images", "import", "-")
+	load.Stdin = file
+	out, err = load.CombinedOutput()
+	require.NoError(o.t, err, string(out))
+	require.NoError(o.t, os.Remove(archive))
+	o.t.Logf("import: %s\n%s", time.Since(began), out)
+}
 
-	// Manifests.
-	program, err := os.ReadFile(firstlight)
-	require.NoError(t, err)
-	require.NoError(t, o.node.WriteFile("/usr/local/bin/firstlight", program, 0o755))
-	var text bytes.Buffer
+// applyManifests has kubectl apply what the command wrote.
+func (o *owner) applyManifests() {
+	o.t.Helper()
+	program, err := os.ReadFile(o.firstlight)
+	require.NoError(o.t, err)
+	require.NoError(o.t, o.node.WriteFile("/usr/local/bin/firstlight", program, 0o755))
+	var text strings.Builder
 	text.WriteString(site)
-	for _, s := range servers.Hosts() {
-		text.WriteString(s.SiteEntry())
+	for i, s := range o.servers.Hosts() {
+		text.WriteString(s.SiteEntry(fmt.Sprintf("links: [{network: provisioning, mac: %q, address: %s}]", s.MAC, machines.Address(i))))
 	}
-	require.NoError(t, o.node.WriteFile("/root/site.yaml", text.Bytes(), 0o600))
+	require.NoError(o.t, o.node.WriteFile("/root/site.yaml", []byte(text.String()), 0o600))
 	o.show("firstlight guest manifests --site site.yaml rack")
 	o.show("kubectl label node --all firstlight.dev/appliance=")
 	o.show("kubectl apply -k rack")
 	o.run("kubectl -n firstlight rollout status deploy/firstlight --timeout=10m")
-	o.until(inDaemon+"firstlightd status", "Ready")
-	o.show(inDaemon + "firstlightd status")
-	o.until("kubectl get bmh -A --no-headers", " provisioned ")
-	o.show(inDaemon + "firstlightd status")
-	o.run("kubectl get pods,bmh -A -o wide")
+}
+
+// rights let an account bring packages of an owner (docs/artifacts.md).
+const rights = `kubectl create namespace alpha
+kubectl create serviceaccount --namespace alpha uploader
+kubectl apply -f - <<END
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {namespace: alpha, name: uploader}
+rules: [{apiGroups: [artifact.firstlight.dev], resources: [binary_images], verbs: [create, get, list, update, patch, delete]}]
+END
+kubectl create rolebinding --namespace alpha uploader --role uploader --serviceaccount alpha:uploader`
+
+// upload brings a file by the REST API, with this machine's curl on the node's network.
+func (o *owner) upload() {
+	o.t.Helper()
+	o.run(rights)
+	token := o.run("kubectl create token --namespace alpha uploader")
+	authority := o.run(inDaemon + "cat /var/lib/firstlight/ca/ca.crt")
+	dir := o.t.TempDir()
+	const content = "a package of alpha's\n"
+	record := fmt.Sprintf(`{"owner": "alpha", "cluster_name": "edge", "type": "binary", "image_name": "sample", "image_offset": 0,
+"image_length": %d, "upload_complete": false, "sha256": "%x"}`, len(content), sha256.Sum256([]byte(content)))
+	for name, text := range map[string]string{"ca.crt": authority, "sample": content, "sample.json": record} {
+		require.NoError(o.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+
+	curl := func(line string) string {
+		cmd := exec.CommandContext(o.ctx, "nsenter", "--net="+netns.PathOf(o.node.PID()), "sh", "-euc",
+			`curl --silent --show-error --fail-with-body --cacert ca.crt --header "Authorization: Bearer $TOKEN" `+line)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "TOKEN="+strings.TrimSpace(token))
+		out, err := cmd.CombinedOutput()
+		require.NoError(o.t, err, string(out))
+		fmt.Fprintf(&o.told, "$ api %s\n%s\n", line, strings.TrimSpace(string(out)))
+		return string(out)
+	}
+	const url = "https://172.22.0.1:9015/v1/baremetalcluster/alpha/edge/binary_images"
+	curl("--output /dev/null --write-out '%{http_code}' --form 'metadata=<sample.json;type=application/json' --form file=@sample.json " + url)
+	curl("--write-out '%{http_code}' --request PATCH --header 'Upload-Offset: 0' --upload-file sample " + url + "/sample")
+	assert.Contains(o.t, curl(url+"/sample"), `"upload_complete":true`)
+	assert.Equal(o.t, content, curl(url+"/sample/content"))
+}
+
+// provision applies one of ICN's samples, with the server's MAC.
+func (o *owner) provision() {
+	o.t.Helper()
+	text, err := os.ReadFile("../../daemon/clusters/bpa/testdata/icn-provisionings.yaml")
+	require.NoError(o.t, err)
+	_, sample, found := strings.Cut(string(text), "# bpa_v1alpha1_provisioning_cr_sample_single.yaml, the last\n")
+	require.True(o.t, found)
+	sample, _, _ = strings.Cut(sample, "---\n")
+	sample = strings.ReplaceAll(sample, "52:54:00:00:00:01", o.servers.Hosts()[0].MAC)
+	require.NoError(o.t, o.node.WriteFile("/root/provisioning.yaml", []byte(sample), 0o644))
+	o.show("cat provisioning.yaml")
+	o.show("kubectl apply -f provisioning.yaml")
+	o.until("kubectl get bpa", " Ready ")
+	o.show("kubectl get bpa")
+
+	const condition = `-o 'jsonpath={.items[*].status.conditions[?(@.type=="Verified")].status}'`
+	assert.Equal(o.t, "True", o.run("kubectl get bpa "+condition))
+	o.show(inDaemon + "firstlightd kubeconfig cluster-single-last >edge.conf")
+	o.show("kubectl --kubeconfig edge.conf get nodes")
 }

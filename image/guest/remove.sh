@@ -6,14 +6,16 @@ set -eu
 # applied lists what the appliance has applied of kinds (commas between), in the words of kubectl delete. On a cluster that
 # an appliance has installed, that one's network and name server are not this one's.
 applied() {
-  kubectl get "$1" --all-namespaces --output \
-    'jsonpath={range .items[?(@.metadata.annotations.firstlight\.dev/applied)]}{.apiVersion}/{.kind} --namespace={.metadata.namespace} {.metadata.name} {.metadata.managedFields[*].manager}{"\n"}{end}' |
-    awk '!/ firstlight-installer/ { n = split($1, p, "/"); print p[n] "." p[n - 1] "." (n > 2 ? p[1] : ""), $2, $3 }'
+  objects=$(kubectl get "$1" --all-namespaces --output \
+    'jsonpath={range .items[?(@.metadata.annotations.firstlight\.dev/applied)]}{.apiVersion}/{.kind} --namespace={.metadata.namespace} {.metadata.name} {.metadata.managedFields[*].manager}{"\n"}{end}')
+  echo "$objects" |
+    awk 'NF && !/ firstlight-installer/ { n = split($1, p, "/"); print p[n] "." p[n - 1] "." (n > 2 ? p[1] : ""), $2, $3 }'
 }
 
 # remove deletes that, and waits until it is gone.
 remove() {
-  applied "$1" | xargs -r -L 1 kubectl delete --ignore-not-found --cascade=foreground
+  found=$(applied "$1")
+  echo "$found" | xargs -r -L 1 kubectl delete --ignore-not-found --cascade=foreground
 }
 
 # release takes the finalizers from objects, given in the words of kubectl get: who would have taken them is gone.
@@ -30,12 +32,15 @@ remove validatingwebhookconfigurations,mutatingwebhookconfigurations
 remove mutatingadmissionpolicybindings,mutatingadmissionpolicies,validatingadmissionpolicybindings,validatingadmissionpolicies
 remove deployments
 
-for kind in $(applied customresourcedefinitions | cut -d ' ' -f 3); do
+found=$(applied customresourcedefinitions)
+own=$(echo "$found" | cut -d ' ' -f 3)
+others=$(kubectl api-resources --verbs=delete,list --output=name | grep -v -x -F "$own" | paste -s -d , -)
+for kind in $own; do
   release "$kind"
 done
 release secrets --selector=environment.metal3.io=baremetal # passwords of BMCs
 remove customresourcedefinitions,namespaces
-remove "$(kubectl api-resources --verbs=delete,list --output=name | paste -s -d , -)"
+remove "$others"
 
 kubectl label nodes --selector=firstlight.dev/appliance firstlight.dev/appliance-
 kubectl delete --ignore-not-found --kustomize "$(dirname "$0")"
