@@ -50,7 +50,7 @@ func TestPackagesAreUpstreams(t *testing.T) {
 	all, err := Build(stick())
 	require.NoError(t, err)
 	version := strings.TrimPrefix(assets.KubernetesVersion, "v") + "-0firstlight" + assets.Version + "+77198038ab19"
-	runtime := strings.TrimPrefix(assets.ContainerdVersion, "v") + "-0firstlight" + assets.Version + "+3b5c1c0d3f5d"
+	runtime := strings.TrimPrefix(assets.ContainerdVersion, "v") + "-0firstlight" + assets.Version + "+8f5fa0f665d2"
 	depends := map[string]string{}
 	for _, b := range all {
 		name, want := packages.Field(b.Stanza, "Package"), version
