@@ -77,7 +77,7 @@ func (r *reader) checkNetworks(s *Site, u *uniqueness) {
 		if role == "provisioning" && !cidr.Addr().Is4() {
 			r.Report(
 				path+".cidr",
-				"provisioning is IPv4 only, machines boot by DHCPv4; use a network such as 172.22.0.0/24",
+				"provisioning is IPv4 only, by which machines reach Ironic; use a network such as 172.22.0.0/24",
 			)
 			continue
 		}

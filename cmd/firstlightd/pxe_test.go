@@ -43,7 +43,7 @@ func TestParsePXEErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                    "pxe.yaml: interface and address are required; name the provisioning interface and this machine's address on it",
 		head + "bot: [x]\n":                   "pxe.yaml:3: bot: unknown key; did you mean boot?",
-		"interface: eth1\naddress: here\n":    `pxe.yaml:2: address: "here" is not an IPv4 address; write it like 172.22.0.1`,
+		"interface: eth1\naddress: here\n":    `pxe.yaml:2: address: "here" is not an address; write it like 172.22.0.1 or fd00:1::1`,
 		head + "default: {action: wipe}\n":    `pxe.yaml:3: default.action: action "wipe" is unknown; use refuse, disk, inspect, ramdisk or wait`,
 		head + "default: {action: inspect}\n": "pxe.yaml:3: default: action inspect boots nothing; give kernel and initrd, or script",
 		head + "machines:\n  nobody: {action: disk}\n":     `pxe.yaml:4: machines.nobody: "nobody" is not a MAC address; write it like "52:54:00:12:34:56"`,

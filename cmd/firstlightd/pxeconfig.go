@@ -94,8 +94,8 @@ func (d *pxeDuration) ParseText(s string) error {
 }
 
 func (a *pxeAddr) ParseText(s string) (err error) {
-	if a.Addr, err = netip.ParseAddr(s); err != nil || !a.Is4() {
-		return fmt.Errorf("%q is not an IPv4 address; write it like 172.22.0.1", s)
+	if a.Addr, err = netip.ParseAddr(s); err != nil || a.Zone() != "" {
+		return fmt.Errorf("%q is not an address; write it like 172.22.0.1 or fd00:1::1", s)
 	}
 	return nil
 }

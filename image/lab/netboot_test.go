@@ -90,19 +90,26 @@ func TestNetboot(t *testing.T) {
 			} else if machine.firmware == lab.UEFI {
 				see(t, m, "secureboot: Secure boot disabled")
 			}
-			line := see(t, m, "NETBOOT-REACHED-INIT")
-			assert.Contains(t, line, "BOOTIF=01-"+strings.ReplaceAll(machine.mac, ":", "-"))
-			assert.Contains(t, line, "netboot.word=hello")
-			rest := readAll(log)
-			for _, step := range machine.steps {
-				_, after, found := strings.Cut(rest, step)
-				require.True(t, found, "the daemon's log lacks %q, or has it too early", step)
-				at := strings.LastIndex(rest[:len(rest)-len(after)], "\n")
-				text, _, _ := strings.Cut(rest[at+1:], "\n")
-				t.Logf("daemon: %s", text)
-				rest = after
-			}
+			assertNetbooted(t, m, machine.mac, log, machine.steps)
 		})
+	}
+}
+
+// assertNetbooted waits for the program in the ramdisk, and holds the daemon's log to the steps on the way, in their
+// order.
+func assertNetbooted(t *testing.T, m *lab.Machine, mac, log string, steps []string) {
+	t.Helper()
+	line := see(t, m, "NETBOOT-REACHED-INIT")
+	assert.Contains(t, line, "BOOTIF=01-"+strings.ReplaceAll(mac, ":", "-"))
+	assert.Contains(t, line, "netboot.word=hello")
+	rest := readAll(log)
+	for _, step := range steps {
+		_, after, found := strings.Cut(rest, step)
+		require.True(t, found, "the daemon's log lacks %q, or has it too early", step)
+		at := strings.LastIndex(rest[:len(rest)-len(after)], "\n")
+		text, _, _ := strings.Cut(rest[at+1:], "\n")
+		t.Logf("daemon: %s", text)
+		rest = after
 	}
 }
 
@@ -180,7 +187,9 @@ func newNetbootMachine(
 type netbootFiles struct {
 	daemon, ipxe, signed, web string
 
-	secure string     // what the daemon lets secureMAC boot, in the words of its configuration
+	address, subnet string // of the daemon, in the words of its configuration
+
+	secure string     // what the daemon lets secureMAC boot, likewise
 	disks  []lab.Disk // of the machine
 }
 
@@ -192,6 +201,10 @@ func netbootPaths(dir string) netbootFiles {
 		ipxe:   filepath.Join(dir, "deb/usr/lib/ipxe"),
 		signed: filepath.Join(dir, "signed"),
 		web:    filepath.Join(dir, "web"),
+
+		address: "172.22.0.1",
+		subnet:  "{prefix: 172.22.0.0/24, pool: 172.22.0.100-172.22.0.199, lease: 10m}",
+
 		secure: "action: ramdisk, kernel: vmlinuz, initrd: [ramdisk], args: [console=ttyS0, panic=-1, netboot.word=hello]",
 	}
 }
@@ -264,18 +277,18 @@ func startBootServices(t *testing.T, parts netbootFiles) (logFile string, stop f
 	dir := t.TempDir()
 	config := filepath.Join(dir, "pxe.yaml")
 	text := fmt.Sprintf(`interface: netboot0
-address: 172.22.0.1
+address: %s
 boot: [%s, %s]
 mounts:
 - {path: /, dir: %s}
 dhcp:
   leases: %s
   subnets:
-  - {prefix: 172.22.0.0/24, pool: 172.22.0.100-172.22.0.199, lease: 10m}
+  - %s
 machines:
   "52:54:00:fe:00:01": {action: ramdisk, kernel: vmlinuz, initrd: [ramdisk], args: [console=ttyS0, panic=-1, netboot.word=hello]}
   "52:54:00:fe:00:02": {secureBoot: true, %s}
-`, parts.ipxe, parts.signed, parts.web, filepath.Join(dir, "leases"), parts.secure)
+`, parts.address, parts.ipxe, parts.signed, parts.web, filepath.Join(dir, "leases"), parts.subnet, parts.secure)
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	log, err := os.Create(filepath.Join(dir, "log"))
 	require.NoError(t, err)

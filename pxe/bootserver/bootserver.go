@@ -96,7 +96,7 @@ const (
 // Listen opens the socket. Run does it too; a caller that must know the port first
 // passes the listener to Serve.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
-	listener, err := pxe.ListenOn(s.Device).Listen(ctx, "tcp4", s.Addr.String())
+	listener, err := pxe.ListenOn(s.Device).Listen(ctx, "tcp", s.Addr.String())
 	if err != nil {
 		return nil, fmt.Errorf("listen for HTTP on %s: %w", s.Addr, err)
 	}

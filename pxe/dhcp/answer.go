@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv6"
 
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/lease"
@@ -14,12 +15,13 @@ import (
 
 // Answer is what is to be done about a request. It does nothing itself.
 type Answer struct {
-	Reply      *dhcpv4.DHCPv4 // nil: silence
-	Put        *lease.Lease   // must be on disk before Reply is sent
-	Hold       netip.Addr     // valid: keep this address for the machine while it decides
-	Unhold     bool           // the machine does not want what it was offered
-	NewAddress bool           // the address was never this machine's: worth asking the network about
-	Declined   *lease.Lease   // to be put if the network says that another machine uses its address
+	Reply      *dhcpv4.DHCPv4  // nil: silence
+	Reply6     *dhcpv6.Message // the same of DHCPv6
+	Put        *lease.Lease    // must be on disk before Reply is sent
+	Hold       netip.Addr      // valid: keep this address for the machine while it decides
+	Unhold     bool            // the machine does not want what it was offered
+	NewAddress bool            // the address was never this machine's: worth asking the network about
+	Declined   *lease.Lease    // to be put if the network says that another machine uses its address
 	Events     []Event
 }
 

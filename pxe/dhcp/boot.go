@@ -53,6 +53,12 @@ func (d *decision) boot() bootAnswer {
 	}
 
 	name := f.Name
+	if b.SecureBoot && d.plan.Server.Is6() {
+		return bootAnswer{
+			reason: ReasonArchUnknown,
+			text:   "it is to boot with Secure Boot, and by IPv6 the signed shim does not get on to GRUB",
+		}
+	}
 	if b.SecureBoot {
 		if len(f.Signed) == 0 {
 			return bootAnswer{

@@ -1,5 +1,6 @@
-// Package dhcp is the DHCPv4 server of the provisioning network (RFC 2131, 2132, 3046,
-// 4578, PXE 2.1, UEFI HTTP boot), and of others where it only gives addresses. It answers
+// Package dhcp is the DHCP server of the provisioning network: DHCPv4 (RFC 2131, 2132, 3046,
+// 4578, PXE 2.1, UEFI HTTP boot), and of others where it only gives addresses; or DHCPv6 (RFC 8415,
+// 5970) with router advertisements (RFC 4861), by the family of Config.Server. It answers
 // on one interface only, stays silent while a foreign server is there, and acknowledges no
 // lease that is not on disk.
 package dhcp
@@ -125,8 +126,12 @@ func (c Config) Validate() error {
 		bad("interface: %q is not an interface name; name the provisioning interface", c.Interface)
 	}
 
-	if !c.Server.Is4() {
-		bad("server: %v is not an IPv4 address; give this machine's address on %s", c.Server, c.Interface)
+	if a := c.Server; !a.Is4() && (!a.IsGlobalUnicast() || a.Is4In6() || a.Zone() != "") {
+		bad("server: %v is not an IPv4 or global IPv6 address; give this machine's address on %s", c.Server, c.Interface)
+	}
+
+	if c.Server.Is6() && (c.Mode == ModeProxy || c.Foreign == ForeignProxy) {
+		bad("mode, foreign: a proxy is of IPv4 alone; serve addresses, or leave DHCP out")
 	}
 
 	if c.HTTP == "" && c.Mode == ModeProxy {
@@ -134,7 +139,7 @@ func (c Config) Validate() error {
 	}
 
 	if u, err := url.Parse(c.HTTP); c.HTTP != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(c.HTTP) > maxURL) {
-		bad("http: %q is not a base URL of at most %d bytes; give e.g. http://%v:8080", c.HTTP, maxURL, c.Server)
+		bad("http: %q is not a base URL of at most %d bytes; give e.g. http://%v", c.HTTP, maxURL, netip.AddrPortFrom(c.Server, 8080))
 	}
 
 	for i, s := range c.Subnets {
@@ -164,9 +169,19 @@ func (s Subnet) validate(i int, server netip.Addr) []error {
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("subnets[%d]."+format, append([]any{i}, args...)...))
 	}
-	if !s.Prefix.IsValid() || !s.Prefix.Addr().Is4() || s.Prefix.Masked() != s.Prefix || s.Prefix.Bits() > 30 {
-		bad("prefix: %v is not an IPv4 network; write it like 172.22.0.0/24", s.Prefix)
+	kind, example, longest := "IPv4", "172.22.0.0/24", 30
+	if server.Is6() {
+		kind, example, longest = "IPv6", "fd00:1::/64", 112
+	}
+
+	isOther := func(a netip.Addr) bool { return a.Is4() != server.Is4() || !a.IsValid() }
+	if isOther(s.Prefix.Addr()) || s.Prefix.Masked() != s.Prefix || s.Prefix.Bits() > longest {
+		bad("prefix: %v is not an %s network; write it like %s", s.Prefix, kind, example)
 		return errs
+	}
+
+	if server.Is6() && (s.Router.IsValid() || len(s.Routes) > 0 || s.Domain != "") {
+		bad("router, routes, domain: there is none of them in our DHCPv6 and router advertisements; leave them out")
 	}
 
 	ranges := []struct {
@@ -206,8 +221,8 @@ func (s Subnet) validate(i int, server netip.Addr) []error {
 			bad("dns, ntp: %d servers; at most 8 fit a boot firmware's packet", len(list))
 		}
 		for _, a := range list {
-			if !a.Is4() {
-				bad("dns, ntp: %v is not an IPv4 address", a)
+			if isOther(a) {
+				bad("dns, ntp: %v is not an %s address", a, kind)
 			}
 		}
 	}
@@ -217,8 +232,8 @@ func (s Subnet) validate(i int, server netip.Addr) []error {
 	}
 
 	for _, r := range s.Routes {
-		if !r.Dest.Addr().Is4() || !r.Via.Is4() {
-			bad("routes: %v via %v is not IPv4", r.Dest, r.Via)
+		if isOther(r.Dest.Addr()) || isOther(r.Via) {
+			bad("routes: %v via %v is not %s", r.Dest, r.Via, kind)
 		}
 	}
 

@@ -17,7 +17,7 @@ const declineEvery = lease.Tick(time.Minute)
 const declineWait = 500 * time.Millisecond
 
 // checkDeclined puts an address aside if another machine answers for it: a DECLINE alone may be anybody's, in any
-// machine's name (RFC 2131 has no proof of it). Where ARP does not reach, behind a relay, it is believed.
+// machine's name (RFC 2131 has no proof of it). Where ARP does not reach, behind a relay and with IPv6, it is believed.
 func (s *Server) checkDeclined(ctx context.Context, r Request, bad lease.Lease) {
 	if !s.mayDecline(r.MAC) {
 		s.emit(Event{
@@ -29,7 +29,7 @@ func (s *Server) checkDeclined(ctx context.Context, r Request, bad lease.Lease) 
 		})
 		return
 	}
-	if !bad.Subnet.Contains(s.conf.Server) {
+	if !bad.Subnet.Contains(s.conf.Server) || bad.Addr.Is6() {
 		s.putAside(r, bad, "it says")
 		return
 	}

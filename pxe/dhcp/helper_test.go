@@ -37,6 +37,8 @@ func TestMain(m *testing.M) {
 		exitOn(sendLines(os.Stdin, os.Stdout))
 	case "probe":
 		exitOn(printProbe(os.Stdout))
+	case "client6":
+		exitOn(client6(os.Stdout))
 	case "watch":
 		exitOn(watchAcks(os.Stdout))
 	}

@@ -195,13 +195,13 @@ const retryEvery = time.Second
 
 // listen keeps the sockets open; an interface that goes and comes back is opened again.
 func (s *Server) listen(ctx context.Context) error {
+	open := s.serve4
+	if s.conf.Server.Is6() {
+		open = s.serve6
+	}
+
 	for ctx.Err() == nil {
-		w, err := openPacketConn(s.conf.Interface, s.conf.Server)
-		if err == nil {
-			s.markOpen()
-			err = s.read(ctx, w)
-			s.markClosed()
-		}
+		err := open(ctx)
 
 		if ctx.Err() != nil {
 			break
@@ -211,6 +211,18 @@ func (s *Server) listen(ctx context.Context) error {
 		sleep(ctx, retryEvery)
 	}
 	return ctx.Err()
+}
+
+// serve4 opens the sockets of DHCPv4 and answers until one fails or ctx ends.
+func (s *Server) serve4(ctx context.Context) error {
+	w, err := openPacketConn(s.conf.Interface, s.conf.Server)
+	if err != nil {
+		return err
+	}
+
+	s.markOpen()
+	defer s.markClosed()
+	return s.read(ctx, w)
 }
 
 // read reads both sockets until one fails or ctx ends.
@@ -316,7 +328,12 @@ func (s *Server) decide(ctx context.Context, w *packetConn, r Request, proxy boo
 	defer s.mu.Unlock()
 	now := s.now()
 	a := Decide(ctx, s.plan, s.table, now, s.deps.Booter, proxy, r)
-	q := s.queryOf(r)
+	s.enact(s.queryOf(r), a, now, func(err error) { s.finish(w, r, a, err) })
+	return a
+}
+
+// enact changes the table as was decided and queues the lease, if there is one. The caller has the lock.
+func (s *Server) enact(q lease.Query, a Answer, now lease.Tick, done func(error)) {
 	if a.Unhold {
 		s.table.Unhold(q)
 	}
@@ -331,10 +348,8 @@ func (s *Server) decide(ctx context.Context, w *packetConn, r Request, proxy boo
 	}
 
 	if a.Put != nil {
-		s.journal.Commit(s.table.Put(*a.Put), func(err error) { s.finish(w, r, a, err) })
+		s.journal.Commit(s.table.Put(*a.Put), done)
 	}
-
-	return a
 }
 
 func (s *Server) queryOf(r Request) lease.Query {
@@ -351,6 +366,16 @@ func (s *Server) now() lease.Tick {
 
 // finish sends what was decided, unless the lease could not be stored.
 func (s *Server) finish(w *packetConn, r Request, a Answer, stored error) {
+	s.conclude(r, a, stored, func() error {
+		if a.Reply == nil {
+			return nil
+		}
+		return w.send(a.Reply, r)
+	})
+}
+
+// conclude sends what was decided and says so.
+func (s *Server) conclude(r Request, a Answer, stored error, send func() error) {
 	defer s.recoverPanic(nil)
 	if stored != nil {
 		if s.lines.Allow() {
@@ -360,10 +385,8 @@ func (s *Server) finish(w *packetConn, r Request, a Answer, stored error) {
 		return
 	}
 
-	if a.Reply != nil {
-		if err := w.send(a.Reply, r); err != nil && !errors.Is(err, net.ErrClosed) && s.lines.Allow() {
-			s.deps.Log.Warn("send reply", "mac", r.MAC.String(), "err", err)
-		}
+	if err := send(); err != nil && !errors.Is(err, net.ErrClosed) && s.lines.Allow() {
+		s.deps.Log.Warn("send reply", "mac", r.MAC.String(), "err", err)
 	}
 
 	for _, e := range a.Events {

@@ -121,7 +121,12 @@ func (s *Server) watch(ctx context.Context) error {
 		}
 
 		plugged := plugCount(s.conf.Interface)
-		found, err := probe(ctx, s.conf.Interface, wait)
+		ask := probe
+		if s.conf.Server.Is6() {
+			ask = probe6
+		}
+
+		found, err := ask(ctx, s.conf.Interface, wait)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -259,9 +264,12 @@ func (s *Server) judgeProbe(found []Foreign) Status {
 func (s *Server) noticeOtherServer(r Request) {
 	other := optAddr(r.Packet, dhcpv4.OptionServerIdentifier)
 	if other.IsValid() && other != s.conf.Server && r.Packet.MessageType() == dhcpv4.MessageTypeRequest {
-		s.wakeProbe(10 * time.Second)
+		s.wakeProbe(otherServerPause)
 	}
 }
+
+// otherServerPause is between two probes that requests for other servers cause.
+const otherServerPause = 10 * time.Second
 
 // wakeProbe asks for a probe now, at most one per pause.
 func (s *Server) wakeProbe(pause time.Duration) {

@@ -233,7 +233,7 @@ func (t *Table) pickFree(s *space, q *queue, query Query, now Tick) (netip.Addr,
 		for len(q.order) > 0 {
 			i := q.order[0]
 			q.order, q.queued[i] = q.order[1:], false
-			if a := numberAddr(addrNumber(q.r.First) + i); t.IsFor(query, a, now) {
+			if a := numberAddr(q.r.First, addrNumber(q.r.First)+i); t.IsFor(query, a, now) {
 				return a, true
 			}
 		}
@@ -251,7 +251,7 @@ func (t *Table) sweep(s *space, q *queue, now Tick) {
 	q.order = q.order[:0:0]
 	nobody := Query{Subnet: s.Subnet}
 	for i := range q.queued {
-		a := numberAddr(addrNumber(q.r.First) + uint32(i))
+		a := numberAddr(q.r.First, addrNumber(q.r.First)+uint32(i))
 		_, reserved := s.Fixed[a]
 		q.queued[i] = !reserved && (q == &s.known || t.IsFor(nobody, a, now))
 		if q.queued[i] {

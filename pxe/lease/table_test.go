@@ -31,7 +31,8 @@ func TestTableGivesNoAddressTwice(t *testing.T) {
 			mac := MAC{byte(rng.IntN(16))}
 			q := Query{MAC: mac, Subnet: subnet}
 			if rng.IntN(4) == 0 {
-				q.Want = numberAddr(addrNumber(netip.MustParseAddr("172.22.0.8")) + uint32(rng.IntN(14)))
+				first := netip.MustParseAddr("172.22.0.8")
+				q.Want = numberAddr(first, addrNumber(first)+uint32(rng.IntN(14)))
 			}
 			addr, ok := table.Pick(q, now)
 			if !ok {

@@ -43,6 +43,12 @@ func (inspect) Boot(context.Context, pxe.Machine) pxe.Boot {
 // TestEveryFileAdvertisedIsServed: each name in the table of DHCP is fetched from the real
 // handlers: by TFTP with a client that is not ours, by HTTP at the URL that would be sent.
 func TestEveryFileAdvertisedIsServed(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1", "::1"} {
+		t.Run(addr, func(t *testing.T) { fetchAdvertised(t, netip.MustParseAddr(addr)) })
+	}
+}
+
+func fetchAdvertised(t *testing.T, addr netip.Addr) {
 	dir := t.TempDir()
 	var names []string
 	for _, file := range dhcp.DefaultFiles() {
@@ -57,14 +63,14 @@ func TestEveryFileAdvertisedIsServed(t *testing.T) {
 	require.Empty(t, files.MissingFiles())
 	log, counters := slog.New(slog.DiscardHandler), metrics.New(prometheus.NewRegistry())
 
-	local := netip.MustParseAddrPort("127.0.0.1:0")
+	local := netip.AddrPortFrom(addr, 0)
 	boots := &tftp.Server{Addr: local, Files: files, Metrics: counters, Log: log}
-	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(local))
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(local))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- boots.Serve(ctx, conn) }()
-	web := &bootserver.Server{Base: "http://172.22.0.1:8080", Files: files, Booter: inspect{}, Metrics: counters, Log: log}
+	web := &bootserver.Server{Base: "http://" + netip.AddrPortFrom(addr, 8080).String(), Files: files, Booter: inspect{}, Metrics: counters, Log: log}
 
 	for _, name := range names {
 		client, err := peer.NewClient(conn.LocalAddr().String())

@@ -35,7 +35,7 @@ const DefaultHTTPPort = 8080
 // Config says what is served where. Booter and Log are required.
 type Config struct {
 	Interface string     // the provisioning interface; DHCP and TFTP are bound to it
-	Addr      netip.Addr // our IPv4 address there
+	Addr      netip.Addr // ours there; all is served by its family of IP alone
 	HTTPPort  uint16     // 0: DefaultHTTPPort
 	TFTPPort  uint16     // 0: 69
 
@@ -94,8 +94,8 @@ func New(c Config) (*Server, error) {
 
 func (s *Server) open() error {
 	c := &s.conf
-	if !c.Addr.Is4() {
-		return fmt.Errorf("address %v is not an IPv4 address; give this machine's address on %s", c.Addr, c.Interface)
+	if !c.Addr.IsValid() {
+		return fmt.Errorf("there is no address; give this machine's address on %s", c.Interface)
 	}
 
 	if c.HTTPPort == 0 {
@@ -113,11 +113,13 @@ func (s *Server) open() error {
 		return err
 	}
 
-	config, err := grub.Config(base)
-	if err != nil {
-		return err
+	if c.Addr.Is4() { // by IPv6 no machine is told to load GRUB
+		config, err := grub.Config(base)
+		if err != nil {
+			return err
+		}
+		s.files.AddText(pxe.GRUBConfig, config)
 	}
-	s.files.AddText(pxe.GRUBConfig, config)
 
 	if missing := s.files.MissingFiles(); len(missing) > 0 {
 		c.Log.Warn("boot programs are missing: machines that need them will not boot", "files", missing)

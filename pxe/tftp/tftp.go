@@ -107,7 +107,7 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 			continue
 		}
 
-		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		from = netip.AddrPortFrom(from.Addr().Unmap().WithZone(""), from.Port())
 		t, err := s.accept(ctx, from, packet[:n])
 		var refused *refusal
 		if errors.As(err, &refused) {
@@ -299,7 +299,7 @@ func (s *Server) release(t *transfer) {
 
 // socket opens a UDP socket of the server's address, on its device only.
 func (s *Server) socket(ctx context.Context, addr netip.AddrPort) (*net.UDPConn, error) {
-	conn, err := pxe.ListenOn(s.Device).ListenPacket(ctx, "udp4", addr.String())
+	conn, err := pxe.ListenOn(s.Device).ListenPacket(ctx, "udp", addr.String())
 	if err != nil {
 		return nil, err
 	}

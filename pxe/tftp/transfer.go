@@ -131,9 +131,14 @@ func (t *transfer) close() {
 
 // maxBlock is the largest block for the interface that the server is on.
 func (s *Server) maxBlock() int {
+	headers := 20 + 8 + 4 // of IPv4, UDP and TFTP
+	if s.Addr.Addr().Is6() {
+		headers += 20
+	}
+
 	ifaces, err := net.Interfaces()
 	if err != nil {
-		return largestBlock(ethernetMTU)
+		return largestBlock(ethernetMTU - headers)
 	}
 
 	for _, iface := range ifaces {
@@ -141,19 +146,19 @@ func (s *Server) maxBlock() int {
 		for _, addr := range addrs {
 			ipnet, ok := addr.(*net.IPNet)
 			if ok && ipnet.Contains(s.Addr.Addr().AsSlice()) && (s.Device == "" || s.Device == iface.Name) {
-				return largestBlock(iface.MTU)
+				return largestBlock(iface.MTU - headers)
 			}
 		}
 	}
 
-	return largestBlock(ethernetMTU)
+	return largestBlock(ethernetMTU - headers)
 }
 
 const ethernetMTU = 1500
 
-// largestBlock is the largest block that needs no IP fragments on a link of that MTU: firmware seldom puts them
-// together again. 32 bytes are the headers of IPv4, UDP and TFTP.
-func largestBlock(mtu int) int { return max(defaultBlock, min(mtu-32, maxBlock)) }
+// largestBlock is the largest block of a packet with room for that many bytes, so that it needs no IP fragments:
+// firmware seldom puts them together again.
+func largestBlock(room int) int { return max(defaultBlock, min(room, maxBlock)) }
 
 // runTransfer runs t to its end and tells of it.
 func (s *Server) runTransfer(ctx context.Context, t *transfer) {
