@@ -3,13 +3,13 @@
 # of its kinds. Servers and the clusters on them are left as they are. After an interruption, run it again.
 set -eu
 
-# applied lists what the appliance has applied of kinds (commas between), in the words of kubectl delete. On a cluster that
-# an appliance has installed, that one's network and name server are not this one's.
+# applied lists what the appliance has applied of kinds (commas between), in the words of kubectl delete. What others have
+# made of it goes with it. On a cluster that an appliance has installed, that one's network and name server stay.
 applied() {
   objects=$(kubectl get "$1" --all-namespaces --output \
-    'jsonpath={range .items[?(@.metadata.annotations.firstlight\.dev/applied)]}{.apiVersion}/{.kind} --namespace={.metadata.namespace} {.metadata.name} {.metadata.managedFields[*].manager}{"\n"}{end}')
+    'jsonpath={range .items[?(@.metadata.annotations.firstlight\.dev/applied)]}{.apiVersion}/{.kind} --namespace={.metadata.namespace} {.metadata.name} {.metadata.managedFields[*].manager} owned-by:{.metadata.ownerReferences[*].kind}{"\n"}{end}')
   echo "$objects" |
-    awk 'NF && !/ firstlight-installer/ { n = split($1, p, "/"); print p[n] "." p[n - 1] "." (n > 2 ? p[1] : ""), $2, $3 }'
+    awk 'NF && !/ firstlight-installer| owned-by:./ { n = split($1, p, "/"); print p[n] "." p[n - 1] "." (n > 2 ? p[1] : ""), $2, $3 }'
 }
 
 # remove deletes that, and waits until it is gone.
