@@ -41,6 +41,7 @@ done
 release secrets --selector=environment.metal3.io=baremetal # passwords of BMCs
 remove customresourcedefinitions,namespaces
 remove "$others"
+kubectl delete configmaps --all-namespaces --field-selector=metadata.name=kud-installer # of the operator of clusters
 
 kubectl label nodes --selector=firstlight.dev/appliance firstlight.dev/appliance-
 kubectl delete --ignore-not-found --kustomize "$(dirname "$0")"
