@@ -67,7 +67,7 @@ func otherVersion(t *testing.T, image, version string, mask byte) string {
 // each cut the slot that is started is also one that this owner's firmware and GRUB start.
 func TestThirtyPowerCutsOnTheBuiltImage(t *testing.T) {
 	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), "native") {
-		t.Skip("writes some 50 GB: needs a built image and FIRSTLIGHT_TEST=native")
+		t.Skip("writes some 35 GB: needs a built image and FIRSTLIGHT_TEST=native")
 	}
 	image := os.Getenv("FIRSTLIGHT_IMAGE")
 	if image == "" {
