@@ -29,10 +29,13 @@ func TestPackagesOfKubernetesAreServed(t *testing.T) {
 	stick := fstest.MapFS{
 		images + "index.json": {Data: fmt.Appendf(nil, `{"manifests":[{"digest":"sha256:%s","annotations":{
 			"org.opencontainers.image.ref.name":"%s/node:v%s"}}]}`, digest, assets.ImageDomain, assets.Version)},
-		images + "blobs/sha256/" + digest: {Data: fmt.Appendf(nil, `{"layers":[{"digest":"sha256:%s"}]}`, digest)},
-		layer + "bin/kubernetes":          {Data: make([]byte, 1<<20)},
-		layer + "bin/firstlight-node":     {Data: []byte("firstlight-node")},
-		layer + "lib/firstlight/cni/cni":  {Data: []byte("cni")},
+		images + "blobs/sha256/" + digest:           {Data: fmt.Appendf(nil, `{"layers":[{"digest":"sha256:%s"}]}`, digest)},
+		layer + "bin/kubernetes":                    {Data: make([]byte, 1<<20)},
+		layer + "bin/firstlight-node":               {Data: []byte("firstlight-node")},
+		layer + "lib/firstlight/cni/cni":            {Data: []byte("cni")},
+		"usr/bin/containerd":                        {Data: []byte("containerd")},
+		"usr/bin/containerd-shim-runc-v2":           {Data: []byte("shim")},
+		"usr/lib/systemd/system/containerd.service": {Data: []byte("[Service]")},
 	}
 	m := &Mirror{Log: slog.New(slog.DiscardHandler), Kubernetes: &kubernetes.Pool{Root: stick, Dir: t.TempDir()}}
 	base := serve(t, m)

@@ -226,10 +226,10 @@ func (m *Machines) boot(ctx context.Context, h *simulator.Server, addr string) e
 		}
 	}
 
-	start := "ip link set eth0 address " + h.MAC + "; ip address add " + addr + " dev eth0; systemctl start containerd"
+	start := "ip link set eth0 address " + h.MAC + "; ip address add " + addr + " dev eth0"
 	if !isNew {
 		fmt.Fprintf(m.Log, "%s boots again\n", h.Name)
-		_, err := system.Run(ctx, "sh", "-euc", "hostname -F /etc/hostname; "+start+"; systemctl start ssh; systemctl default kubelet firstlight-float")
+		_, err := system.Run(ctx, "sh", "-euc", "hostname -F /etc/hostname; "+start+"; systemctl start ssh; systemctl default containerd kubelet firstlight-float")
 		return err
 	}
 	if _, err := system.Run(ctx, "sh", "-euc", start); err != nil {

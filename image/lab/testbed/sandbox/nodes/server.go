@@ -77,7 +77,7 @@ func (s *Server) PowerOn(ctx context.Context) error {
 	return run(ctx, node,
 		"ip address add "+s.Addr.String()+"/24 dev eth0",
 		"systemctl start ssh",
-		"systemctl default firstlight-endpoint containerd kubelet")
+		"systemctl default containerd firstlight-endpoint kubelet")
 }
 
 // bootID is where the kernel says which boot this is.
