@@ -109,8 +109,8 @@ nodes:
 `
 
 // everything lists all objects of all kinds but events, by kind, namespace and name, and what nodes are labelled.
-const everything = `for kind in $(kubectl api-resources --verbs=list -o name | grep -v -e '^events' | sort); do
-  kubectl get "$kind" -A --ignore-not-found -o 'jsonpath={range .items[*]}{.kind} {.metadata.namespace} {.metadata.name}{"\n"}{end}'
+const everything = `for kind in $(kubectl api-resources --verbs=list -o name | grep -v -e '^events' -e '^componentstatuses' | sort); do
+  kubectl get "$kind" -A --ignore-not-found -o 'jsonpath={range .items[*]}{.kind} {.metadata.namespace} {.metadata.name}{"\n"}{end}' 2>/dev/null | sort
 done
 kubectl get nodes -o 'jsonpath={.items[*].metadata.labels}'`
 
