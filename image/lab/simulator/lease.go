@@ -101,6 +101,13 @@ func (h *Server) setAddress(addr netip.Addr) error {
 	})
 }
 
+// nobodys is an address of the shared interface that no host has, and that nothing is sent from: with the last address of
+// an interface its routes are gone (Linux, fib_disable_ip), and the next boot would reach nobody.
+var nobodys = netlink.Addr{
+	IPNet: hostNet(netip.AddrFrom4([4]byte{169, 254, 255, 254})),
+	Scope: int(netlink.SCOPE_LINK),
+}
+
 // releaseAddress takes the host's address from the shared interface, unless another host has it by now: what starts from
 // the host's disk has a network of its own.
 func (h *Server) releaseAddress() error {
@@ -121,6 +128,9 @@ func (h *Server) releaseAddress() error {
 	return inNamespace(h.simulator.wire.path(), func() error {
 		link, err := netlink.LinkByName(h.simulator.config.NIC)
 		if err != nil {
+			return fmt.Errorf("release address %s: %w", last, err)
+		}
+		if err := netlink.AddrReplace(link, &nobodys); err != nil {
 			return fmt.Errorf("release address %s: %w", last, err)
 		}
 		_ = netlink.AddrDel(link, &netlink.Addr{IPNet: hostNet(last)}) // it has none if it did not boot by the network
