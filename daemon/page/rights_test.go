@@ -66,7 +66,7 @@ func TestTheAPIServerDecidesWhoMayAct(t *testing.T) {
 	deeds := log.deeds()
 	deeds.API = func() (*rest.Config, error) { return config, nil }
 	of, places := acting()
-	log.stick = of.siteText
+	log.stick, log.hosts = of.siteText, of.hosts
 	s := newServerWith(t, of, deeds)
 	r := &fixture{Server: s, t: t, of: of, places: places, api: log}
 	for name, h := range of.hosts {
