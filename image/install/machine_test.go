@@ -201,6 +201,20 @@ func (m *machine) parts() (map[string]string, error) {
 	return all, nil
 }
 
+// stableParts are its parts as soon as they stay the same for a while: links of a machine that has just started get their
+// carrier later.
+func (m *machine) stableParts() (now map[string]string) {
+	m.t.Helper()
+	require.EventuallyWithT(m.t, func(c *assert.CollectT) {
+		last := now
+		var err error
+		now, err = m.parts()
+		require.NoError(c, err)
+		assert.Equal(c, last, now)
+	}, 10*time.Minute, 3*time.Second)
+	return now
+}
+
 // isAsBefore waits until the machine is as it was: what was killed ends in its own time.
 func (m *machine) isAsBefore(before map[string]string) {
 	m.t.Helper()
