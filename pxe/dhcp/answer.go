@@ -245,9 +245,13 @@ func (d *decision) deny(addr netip.Addr) {
 }
 
 func (d *decision) decline() {
-	addr := optAddr(d.req.Packet, dhcpv4.OptionRequestedIPAddress)
+	d.declineAddress(optAddr(d.req.Packet, dhcpv4.OptionRequestedIPAddress), d.query())
+}
+
+// declineAddress leaves an address alone for a time that the machine which was given it says another one uses.
+func (d *decision) declineAddress(addr netip.Addr, q lease.Query) {
 	l, ok := d.table.LeaseAt(addr)
-	held, isHeld := d.table.HeldAddress(d.query(), d.now)
+	held, isHeld := d.table.HeldAddress(q, d.now)
 	if !(ok && l.MAC == d.req.MAC && l.IsActive(d.now)) && !(isHeld && held == addr) {
 		d.refuse(ReasonNotYours, "%v declines %v, which it does not have", d.req.MAC, addr)
 		return

@@ -200,24 +200,8 @@ func (d *decision6) release() {
 }
 
 func (d *decision6) decline() {
-	addr := wantedAddr(d.msg)
-	l, ok := d.table.LeaseAt(addr)
-	held, isHeld := d.table.HeldAddress(d.query(), d.now)
 	d.replyStatus(iana.StatusSuccess, "")
-	if !(ok && l.MAC == d.req.MAC && l.IsActive(d.now)) && !(isHeld && held == addr) {
-		d.refuse(ReasonNotYours, "%v declines %v, which it does not have", d.req.MAC, addr)
-		return
-	}
-
-	d.answer.Unhold = true
-	d.answer.Declined = &lease.Lease{
-		Addr:     addr,
-		MAC:      d.req.MAC,
-		Subnet:   d.subnet.Prefix,
-		State:    lease.Declined,
-		Start:    d.now,
-		Duration: d.restOf(addr),
-	}
+	d.declineAddress(wantedAddr(d.msg), d.query())
 }
 
 // newReply begins a reply: both identifiers (RFC 8415 16.3, 16.10).
