@@ -3,10 +3,8 @@ package lab_test
 import (
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,6 +16,7 @@ import (
 	"firstlight.dev/firstlight/image/disk/disktest"
 	"firstlight.dev/firstlight/image/lab"
 	"firstlight.dev/firstlight/image/owner"
+	"firstlight.dev/firstlight/image/owner/ownertest"
 )
 
 const (
@@ -27,28 +26,10 @@ const (
 	lineDenied    = "Access Denied"                                      // OVMF
 )
 
-// newOwner is one with keys that no machine has.
-func newOwner(t *testing.T) owner.Keys {
-	t.Helper()
-	keys := filepath.Join(t.TempDir(), "keys")
-	require.NoError(t, owner.MakeKeys(keys, time.Now()))
-	k, err := owner.ReadKeys(keys)
-	require.NoError(t, err)
-	return k
-}
-
-// signedBy is the image, signed by an owner.
-func signedBy(t *testing.T, k owner.Keys, image string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "signed.img")
-	require.NoError(t, owner.SignImage(t.Context(), image, path, k))
-	return path
-}
-
 // ownersStick is a stick that an owner has signed, with a site that asks for the keys in the firmware.
 func ownersStick(t *testing.T, k owner.Keys, image string) string {
 	t.Helper()
-	path := signedBy(t, k, image)
+	path := ownertest.Sign(t, k, image)
 	text := []byte("name: owned\nappliance: {secureBoot: {enroll: true}}\n")
 	disktest.PutFiles(t, path, stick.PartitionSite, disk.TextFile("site.yaml", text))
 	return path
@@ -78,7 +59,7 @@ func fileOffset(t *testing.T, image, name, file string) (at, size int64) {
 // the same stick as nobody has signed it.
 func TestOwnersKeysAreEnrolledAndEnforced(t *testing.T) {
 	image := needImage(t, "qemu-all")
-	path := ownersStick(t, newOwner(t), image)
+	path := ownersStick(t, ownertest.NewKeys(t), image)
 	m := newMachine(t, lab.Config{
 		Firmware: lab.SetupMode, Disks: []lab.Disk{{Image: path, Bus: lab.USB, Direct: true}},
 	})
@@ -123,7 +104,7 @@ func TestOwnersKeysAreEnrolledAndEnforced(t *testing.T) {
 // slot, once; what another owner signed is refused by GRUB when it is tried, and the version before is started.
 func TestAnUpdateOfAnOwnersStick(t *testing.T) {
 	image := needImage(t, "qemu-all")
-	k := newOwner(t)
+	k := ownertest.NewKeys(t)
 	path, next := ownersStick(t, k, image), nextImage(t, image)
 	m := newMachine(t, lab.Config{
 		Firmware: lab.SetupMode, Disks: []lab.Disk{{Image: path, Bus: lab.USB, Direct: true}},
@@ -132,14 +113,14 @@ func TestAnUpdateOfAnOwnersStick(t *testing.T) {
 	see(t, m, lineEnforced)
 	require.NoError(t, m.Kill())
 
-	writeSlotB(t, path, signedBy(t, k, next))
+	writeSlotB(t, path, ownertest.Sign(t, k, next))
 	require.NoError(t, m.Start(t.Context()))
 	see(t, m, lineTries)
 	see(t, m, lineEnforced)
 	see(t, m, lineNextRuns)
 	require.NoError(t, m.Kill())
 
-	writeSlotB(t, path, signedBy(t, newOwner(t), next)) // firstlightd update refuses it
+	writeSlotB(t, path, ownertest.Sign(t, ownertest.NewKeys(t), next)) // firstlightd update refuses it
 	require.NoError(t, m.Start(t.Context()))
 	see(t, m, lineTries)
 	see(t, m, lineSignature)

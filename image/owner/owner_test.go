@@ -19,6 +19,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/disk"
 	"firstlight.dev/firstlight/image/owner"
+	"firstlight.dev/firstlight/image/owner/ownertest"
 )
 
 // newImage is one that an owner can sign, with other files beside what is signed.
@@ -66,17 +67,8 @@ func reader(t *testing.T, image, name string) func(string) ([]byte, error) {
 	return volume.ReadFile
 }
 
-func newKeys(t *testing.T) owner.Keys {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "keys")
-	require.NoError(t, owner.MakeKeys(dir, time.Now()))
-	k, err := owner.ReadKeys(dir)
-	require.NoError(t, err)
-	return k
-}
-
 func TestAnImageIsSigned(t *testing.T) {
-	keys := newKeys(t)
+	keys := ownertest.NewKeys(t)
 	image := newImage(t, secureboottest.Program(secureboot.PlaceholderKey()))
 	out := filepath.Join(t.TempDir(), "signed.img")
 	require.NoError(t, owner.SignImage(t.Context(), image, out, keys))
@@ -88,7 +80,7 @@ func TestAnImageIsSigned(t *testing.T) {
 	require.NoError(t, secureboot.Verify("loader", loader, trusted))
 	assert.Contains(t, string(loader), string(secureboot.GRUBKey(&keys.DB.Private.PublicKey)))
 	require.NoError(t, secureboot.CheckSlot(boot, trusted))
-	require.Error(t, secureboot.CheckSlot(boot, []*x509.Certificate{newKeys(t).DB.Certificate}))
+	require.Error(t, secureboot.CheckSlot(boot, []*x509.Certificate{ownertest.NewKeys(t).DB.Certificate}))
 	require.ErrorContains(t, secureboot.CheckSlot(reader(t, image, stick.PartitionBootA), trusted), "slot.cfg")
 
 	text, err := boot(stick.SlotConfigName)
@@ -115,12 +107,12 @@ func TestAnImageIsSigned(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{out}, left)
 	again := filepath.Join(t.TempDir(), "again.img")
-	require.NoError(t, owner.SignImage(t.Context(), out, again, newKeys(t)), "another owner signs a signed image")
+	require.NoError(t, owner.SignImage(t.Context(), out, again, ownertest.NewKeys(t)), "another owner signs a signed image")
 }
 
 // TestAChangedSlotIsRefused with the file by name: one bit of each file, and of each signature.
 func TestAChangedSlotIsRefused(t *testing.T) {
-	keys := newKeys(t)
+	keys := ownertest.NewKeys(t)
 	out := filepath.Join(t.TempDir(), "signed.img")
 	require.NoError(t, owner.SignImage(t.Context(), newImage(t, secureboottest.Program(secureboot.PlaceholderKey())), out, keys))
 	boot := reader(t, out, stick.PartitionBootA)
@@ -140,7 +132,7 @@ func TestAChangedSlotIsRefused(t *testing.T) {
 
 func TestAnImageWithoutAGRUBForOwnersIsRefused(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "signed.img")
-	err := owner.SignImage(t.Context(), newImage(t, nil), out, newKeys(t))
+	err := owner.SignImage(t.Context(), newImage(t, nil), out, ownertest.NewKeys(t))
 	require.ErrorContains(t, err, "no GRUB that an owner could sign")
 	assert.NoFileExists(t, out)
 }

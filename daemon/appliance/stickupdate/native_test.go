@@ -15,6 +15,7 @@ import (
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/assets/verity"
 	"firstlight.dev/firstlight/image/disk/disktest"
+	"firstlight.dev/firstlight/image/owner/ownertest"
 )
 
 // stretch is a part of a file.
@@ -73,11 +74,11 @@ func TestThirtyPowerCutsOnTheBuiltImage(t *testing.T) {
 	if image == "" {
 		image = "../../../build/firstlight.img"
 	}
-	keys := ownersKeys(t)
-	paths := []string{signForSecureBoot(t, keys, image)}
+	keys := ownertest.NewKeys(t)
+	paths := []string{ownertest.Sign(t, keys, image)}
 	for version, mask := range map[string]byte{"98.0.0": 0x55, "99.0.0": 0xaa} {
 		other := otherVersion(t, image, version, mask)
-		paths = append(paths, signForSecureBoot(t, keys, other))
+		paths = append(paths, ownertest.Sign(t, keys, other))
 		require.NoError(t, os.Remove(other))
 	}
 

@@ -18,7 +18,7 @@ import (
 	"firstlight.dev/firstlight/assets/secureboot"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/image/disk/disktest"
-	"firstlight.dev/firstlight/image/owner"
+	"firstlight.dev/firstlight/image/owner/ownertest"
 )
 
 // TestWhatTheMachineWouldNotStartIsRefused, also with --unsigned, which is about updates.keys: it would be tried in vain.
@@ -88,24 +88,6 @@ func TestFirmwareDoesNotHinderUpdatesOfAStickThatNobodySigned(t *testing.T) {
 	assert.Empty(t, owners)
 }
 
-// ownersKeys are new ones.
-func ownersKeys(t *testing.T) owner.Keys {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "keys")
-	require.NoError(t, owner.MakeKeys(dir, time.Now()))
-	keys, err := owner.ReadKeys(dir)
-	require.NoError(t, err)
-	return keys
-}
-
-// signForSecureBoot signs what an image starts, as `firstlight sign --secure-boot` does.
-func signForSecureBoot(t *testing.T, keys owner.Keys, image string) string {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "signed.img")
-	require.NoError(t, owner.SignImage(t.Context(), image, out, keys))
-	return out
-}
-
 // bootFile is where a file of an image's boot partition is in it.
 func bootFile(t *testing.T, image, name string) (at int64, content []byte) {
 	t.Helper()
@@ -125,10 +107,10 @@ func bootFile(t *testing.T, image, name string) (at int64, content []byte) {
 // key that they check the running one with. Anything else is refused, each changed file by its name, and nothing is
 // written.
 func TestASignedStickIsUpdatedToWhatItsOwnerSigned(t *testing.T) {
-	keys, others := ownersKeys(t), ownersKeys(t)
-	old := signForSecureBoot(t, keys, makeImage(t, "1.0.0", 70, withPlace))
+	keys, others := ownertest.NewKeys(t), ownertest.NewKeys(t)
+	old := ownertest.Sign(t, keys, makeImage(t, "1.0.0", 70, withPlace))
 	unsigned := makeImage(t, "1.1.0", 60, withPlace)
-	next := signForSecureBoot(t, keys, unsigned)
+	next := ownertest.Sign(t, keys, unsigned)
 	path, boot := disktest.CopyImage(t, old), bootInfo(t, old)
 	firmware := enforcing(t, string(secureboot.List(keys.DB.Certificate)))
 	before, err := os.ReadFile(path)
@@ -138,8 +120,8 @@ func TestASignedStickIsUpdatedToWhatItsOwnerSigned(t *testing.T) {
 	u.Owners = func() ([]*x509.Certificate, error) { return bootOwners(boot, firmware) }
 	const says = " is refused: this machine starts only what Firstlight owner's db has signed: "
 	refused := map[string]string{
-		unsigned:                               unsigned + says + "slot.cfg has no signature for GRUB",
-		signForSecureBoot(t, others, unsigned): says + "slot.cfg: its signature for GRUB is by none of these keys",
+		unsigned:                            unsigned + says + "slot.cfg has no signature for GRUB",
+		ownertest.Sign(t, others, unsigned): says + "slot.cfg: its signature for GRUB is by none of these keys",
 	}
 	for _, file := range secureboot.SignedFiles {
 		for _, name := range []string{file, file + secureboot.Suffix} {
