@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"firstlight.dev/firstlight/assets/freeport"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -52,7 +52,7 @@ type manager struct {
 	env      []string
 	health   string
 	log      string
-	cmd      *exec.Cmd
+	child    *process.Child
 }
 
 // newManagement applies what the appliance applies. Two things differ: an API server without pods calls webhooks at the
@@ -196,11 +196,11 @@ func (m *management) start(name string) {
 
 	// Of two flags the last one counts: nothing of this machine is served by a fixed port.
 	args := slices.Concat(one.local[:1], one.args, one.local[1:], []string{"--diagnostics-address=0"})
-	one.cmd = exec.Command(m.program, args...)
-	one.cmd.Env = append(os.Environ(), one.env...)
-	one.cmd.Stdout, one.cmd.Stderr = log, log
-	one.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(m.t, one.cmd.Start())
+	cmd := exec.Command(m.program, args...)
+	cmd.Env = append(os.Environ(), one.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	one.child, err = process.Start(cmd)
+	require.NoError(m.t, err)
 	m.t.Cleanup(func() { m.kill(name) })
 	m.until(name+" is ready", func() error {
 		response, err := http.Get("http://" + one.health + "/readyz")
@@ -217,10 +217,9 @@ func (m *management) start(name string) {
 
 // kill ends a manager as a power cut does. One that was killed before stays so.
 func (m *management) kill(name string) {
-	if one := m.managers[name]; one.cmd != nil {
-		_ = one.cmd.Process.Kill()
-		_ = one.cmd.Wait()
-		one.cmd = nil
+	if one := m.managers[name]; one.child != nil {
+		one.child.Kill()
+		one.child = nil
 	}
 }
 
@@ -324,7 +323,7 @@ func (m *management) clusterctlWith(variables []string, args ...string) string {
 
 // memory is what a process has of memory, in KiB: of its own (Anonymous), and with its share of what others have too (Pss).
 func (m *management) memory(name string) (anonymous, pss int) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", m.managers[name].cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", m.managers[name].child.ID.PID))
 	require.NoError(m.t, err)
 	for line := range strings.Lines(string(text)) {
 		var field string

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -41,6 +40,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/metal3provider"
 	"firstlight.dev/firstlight/daemon/engine/rights"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
 
@@ -89,7 +89,7 @@ type rack struct {
 	full      client.Client // knows hosts
 	dynamic   dynamic.Interface
 	authority *x509.Certificate
-	provider  *exec.Cmd
+	provider  *process.Child
 	history   *history
 	booted    map[string]string // by host: the data that it booted with
 	hosts     int               // that machines may have
@@ -282,17 +282,16 @@ func (r *rack) startProvider() {
 	defer log.Close()
 	self, err := os.Executable()
 	require.NoError(r.t, err)
-	r.provider = exec.Command(self)
-	r.provider.Env = append(os.Environ(), providerLogin+"="+filepath.Join(r.dir, "metal3", "kubeconfig"))
-	r.provider.Stdout, r.provider.Stderr = log, log
-	r.provider.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(r.t, r.provider.Start())
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), providerLogin+"="+filepath.Join(r.dir, "metal3", "kubeconfig"))
+	cmd.Stdout, cmd.Stderr = log, log
+	r.provider, err = process.Start(cmd)
+	require.NoError(r.t, err)
 }
 
 func (r *rack) killProvider() {
 	if r.provider != nil {
-		_ = r.provider.Process.Kill()
-		_ = r.provider.Wait()
+		r.provider.Kill()
 		r.provider = nil
 	}
 }

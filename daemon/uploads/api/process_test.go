@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 
 	"firstlight.dev/firstlight/daemon/uploads/api"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
+	"firstlight.dev/firstlight/image/lab/process"
 )
 
 // childEnv holds what this program is to serve when it is started as an agent to be killed.
@@ -64,25 +64,24 @@ func (l *lab) inProcess(c place, partSize int64) (kill func()) {
 	l.stop()
 	text, err := json.Marshal(child{c, l.config.TLS, l.config.Blobs.Scratch, partSize})
 	require.NoError(l.t, err)
-	var cmd *exec.Cmd
+	var agent *process.Child
 	kill = func() {
-		if cmd == nil {
+		if agent == nil {
 			return
 		}
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
-		cmd = nil
+		agent.Kill()
+		agent = nil
 		l.client.CloseIdleConnections()
 	}
 	l.begin = func() string {
-		cmd = exec.Command(os.Args[0])
+		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 		cmd.Stderr = os.Stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that crashes leaves nothing behind
 		out, err := cmd.StdoutPipe()
 		require.NoError(l.t, err)
-		require.NoError(l.t, cmd.Start())
-		l.pid = cmd.Process.Pid
+		agent, err = process.Start(cmd)
+		require.NoError(l.t, err)
+		l.pid = agent.ID.PID
 		line, err := bufio.NewReader(out).ReadString('\n')
 		require.NoError(l.t, err)
 		return strings.TrimSpace(line)

@@ -28,6 +28,7 @@ import (
 	"firstlight.dev/firstlight/assets/freeport"
 	"firstlight.dev/firstlight/daemon/uploads/blobs"
 	"firstlight.dev/firstlight/daemon/uploads/blobs/s3"
+	"firstlight.dev/firstlight/image/lab/process"
 )
 
 // Kind is what FIRSTLIGHT_TEST must name for tests that mount a file system, or compile and run an S3 server. All is for
@@ -157,8 +158,7 @@ type Gateway struct {
 	log     *os.File
 
 	mu    sync.Mutex
-	cmd   *exec.Cmd
-	ended chan struct{}
+	child *process.Child
 }
 
 // Program compiles that server, which takes two minutes once and a second from then on, and returns its path.
@@ -264,14 +264,12 @@ func (g *Gateway) Start(ctx context.Context) error {
 	cmd := exec.Command(g.program, "-listen", g.listen, "-dir", g.Dir)
 	cmd.Env = append(os.Environ(), "STORE_ACCESS_KEY="+accessKey, "STORE_SECRET_KEY="+secretKey)
 	cmd.Stdout, cmd.Stderr = g.log, g.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that crashes leaves nothing behind
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start store: %w", err)
+	child, err := process.Start(cmd)
+	if err != nil {
+		return err
 	}
 
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = cmd.Wait() }() // it is killed, sooner or later
-	g.cmd, g.ended = cmd, ended
+	g.child = child
 	for {
 		response, err := http.Get(g.Config.Endpoint + "/health")
 		if err == nil {
@@ -281,7 +279,7 @@ func (g *Gateway) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for store: %w: %w", ctx.Err(), err)
-		case <-ended:
+		case <-child.Done():
 			return fmt.Errorf("wait for store: it ended; see %s", g.log.Name())
 		case <-time.After(20 * time.Millisecond):
 		}
@@ -292,9 +290,8 @@ func (g *Gateway) Start(ctx context.Context) error {
 func (g *Gateway) Kill() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.cmd != nil {
-		_ = g.cmd.Process.Kill() // it may have ended
-		<-g.ended
-		g.cmd = nil
+	if g.child != nil {
+		g.child.Kill()
+		g.child = nil
 	}
 }

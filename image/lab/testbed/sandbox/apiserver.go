@@ -19,8 +19,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +31,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/image/cache"
 	"firstlight.dev/firstlight/image/gobuild"
+	"firstlight.dev/firstlight/image/lab/process"
 	"firstlight.dev/firstlight/image/recipe"
 )
 
@@ -48,8 +49,8 @@ type API struct {
 	Kubeconfig string // a file that says all that
 	AuditLog   string // the API server's
 	dir        string
-	apiserver  *process
-	beside     []*process // what works with the API server, and ends before it
+	apiserver  *process.Child
+	children   []*process.Child // all, as they were started: each needs those before it
 }
 
 // APIServer starts an API for a test, in a few seconds, and ends it with the test. It needs neither root
@@ -163,7 +164,7 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 		return nil, err
 	}
 
-	store, err := startProcess(ctx, dir+"/etcd.log", etcd, "--data-dir", dir+"/etcd", "--unsafe-no-fsync",
+	_, err = a.start("etcd", etcd, "--data-dir", dir+"/etcd", "--unsafe-no-fsync",
 		"--listen-client-urls", "http://"+at(0), "--advertise-client-urls", "http://"+at(0),
 		"--listen-peer-urls", "http://"+at(1), "--initial-advertise-peer-urls", "http://"+at(1), "--initial-cluster", "default=http://"+at(1))
 	if err != nil {
@@ -172,7 +173,7 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 
 	policies, err := a.writePolicies()
 	if err != nil {
-		store.kill()
+		a.Close()
 		return nil, err
 	}
 
@@ -182,13 +183,12 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 		"--tls-cert-file", dir + "/server.crt", "--tls-private-key-file", dir + "/server.key",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", dir + "/admin.key",
 		"--service-account-signing-key-file", dir + "/admin.key", "--disable-admission-plugins", "ServiceAccount"}, policies...)
-	a.apiserver, err = startProcess(ctx, dir+"/apiserver.log", kubernetes, args...)
+	a.apiserver, err = a.start("apiserver", kubernetes, args...)
 	if err != nil {
-		store.kill()
+		a.Close()
 		return nil, err
 	}
 
-	a.apiserver.needs = store
 	if err := a.await(ctx); err != nil {
 		a.Close()
 		return nil, err
@@ -199,10 +199,9 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 
 // Close ends it; what it kept is lost.
 func (a *API) Close() {
-	for _, p := range a.beside {
-		p.kill()
+	for _, p := range slices.Backward(a.children) {
+		p.Kill() // nothing they write is worth waiting for
 	}
-	a.apiserver.kill()
 }
 
 // writePolicies writes the appliance's own policies of its API server, and returns the arguments that name them.
@@ -265,7 +264,7 @@ func (a *API) await(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for API server: %w: %w", ctx.Err(), err)
-		case <-a.apiserver.ended:
+		case <-a.apiserver.Done():
 			text, _ := os.ReadFile(a.dir + "/apiserver.log")
 			return fmt.Errorf("wait for API server: it ended: %s", lastBytes(string(text), 2000))
 		case <-time.After(100 * time.Millisecond):
@@ -360,39 +359,23 @@ func writePEM(path, kind string, der []byte) error {
 	return os.WriteFile(path, b.Bytes(), 0o600)
 }
 
-// process is a program that runs until end.
-type process struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-	needs *process // ended after this one
-}
-
-func startProcess(ctx context.Context, log string, name string, args ...string) (*process, error) {
-	out, err := os.Create(log)
+// start starts a program that writes to NAME.log and ends with the test, also with one that crashes.
+func (a *API) start(name, path string, args ...string) (*process.Child, error) {
+	out, err := os.Create(filepath.Join(a.dir, name+".log"))
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	defer out.Close()
 
-	p := &process{cmd: exec.Command(name, args...), ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	// A test that crashes leaves nothing behind.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	p, err := process.Start(cmd)
+	if err != nil {
+		return nil, err
 	}
 
-	go func() { p.cmd.Wait(); close(p.ended) }()
-	return p, ctx.Err()
-}
-
-// kill kills it and what it needs: nothing they write is worth waiting for.
-func (p *process) kill() {
-	p.cmd.Process.Kill()
-	<-p.ended
-	if p.needs != nil {
-		p.needs.kill()
-	}
+	a.children = append(a.children, p)
+	return p, nil
 }
 
 // freePorts finds TCP ports of the loopback.

@@ -21,13 +21,8 @@ func (a *API) RunControllers(ctx context.Context, names ...string) error {
 		return err
 	}
 
-	controllers, err := startProcess(ctx, a.dir+"/controllers.log", kubernetes, "kube-controller-manager",
+	_, err = a.start("controllers", kubernetes, "kube-controller-manager",
 		"--kubeconfig", a.Kubeconfig, "--controllers", strings.Join(names, ","), "--leader-elect=false",
 		"--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(port), "--cert-dir", a.dir)
-	if err != nil {
-		return err
-	}
-
-	a.beside = append(a.beside, controllers)
-	return nil
+	return err
 }
