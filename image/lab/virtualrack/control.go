@@ -82,6 +82,7 @@ func (s *supervisor) servePower(r *http.Request) error {
 		errs = append(errs, c.press(r.FormValue("button")))
 	}
 
+	s.updatePhases(time.Now()) // who asks next is not told of what was before
 	return errors.Join(errs...)
 }
 

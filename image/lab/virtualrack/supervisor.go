@@ -295,7 +295,7 @@ func (s *supervisor) pollAppliance(ctx context.Context) {
 
 		s.mu.Lock()
 		switch {
-		case doc != nil:
+		case doc != nil && pid == s.all[0].machine.PID():
 			s.doc, heard = doc, time.Now()
 		case time.Since(heard) > s.made.Run.ScaleTimeout(keepWord):
 			s.doc = nil
