@@ -21,6 +21,14 @@ const (
 	Folder     = "/var/lib/firstlight-guest" // on that node, unless its owner names another one
 )
 
+// Architecture of all images, as Go and OCI name it.
+const Architecture = "amd64"
+
+// NodeSelector is of the pods of an appliance: its node, which others of other architectures may be next to.
+func NodeSelector() map[string]string {
+	return map[string]string{NodeLabel: "", "kubernetes.io/arch": Architecture}
+}
+
 // User is who the daemon is for the cluster's API server.
 const User = "system:serviceaccount:" + Namespace + ":" + Name
 

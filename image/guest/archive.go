@@ -23,6 +23,7 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/guest"
 	"firstlight.dev/firstlight/assets/layer"
 )
 
@@ -77,10 +78,21 @@ func WriteArchive(file *os.File, root string) (names []string, err error) {
 	return names, errors.Join(a.add(imagespec.ImageIndexFile, text), a.tar.Close())
 }
 
-// name adds an image to the index.
-func (a *archive) name(d imagespec.Descriptor, name string) {
+// name adds an image to the index, by an index of its own that says its platform: a node or a registry of another one
+// sees that without reading more.
+func (a *archive) name(manifest imagespec.Descriptor, platform imagespec.Platform, name string) error {
+	manifest.Platform = &platform
+	d, err := a.addJSON(imagespec.MediaTypeImageIndex, imagespec.Index{
+		Versioned: specs.Versioned{SchemaVersion: 2},
+		MediaType: imagespec.MediaTypeImageIndex,
+		Manifests: []imagespec.Descriptor{manifest},
+	})
+	if err != nil {
+		return err
+	}
 	d.Annotations = map[string]string{containerdName: name, imagespec.AnnotationRefName: name}
 	a.index.Manifests = append(a.index.Manifests, d)
+	return nil
 }
 
 func (a *archive) add(name string, content []byte) error {
@@ -164,8 +176,15 @@ func (a *archive) addImage(dir string, d imagespec.Descriptor, name string) erro
 			return err
 		}
 	}
-	a.name(imagespec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}, name)
-	return nil
+
+	var config imagespec.Image
+	if err := readJSON(filepath.Join(dir, blobName(manifest.Config.Digest)), &config); err != nil {
+		return err
+	}
+	if config.OS == "" || config.Architecture == "" {
+		return errors.New("its configuration does not say for which platform it is")
+	}
+	return a.name(imagespec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}, config.Platform, name)
 }
 
 // openBlob opens a file of the layout, or a layer that is unpacked there.
@@ -208,9 +227,10 @@ func (a *archive) addRoot(root, name string) error {
 		return err
 	}
 
+	platform := imagespec.Platform{OS: "linux", Architecture: guest.Architecture}
 	config, err := a.addJSON(imagespec.MediaTypeImageConfig, imagespec.Image{
 		Created:  &time.Time{},
-		Platform: imagespec.Platform{OS: "linux", Architecture: "amd64"},
+		Platform: platform,
 		Config: imagespec.ImageConfig{
 			Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 			Entrypoint: []string{program},
@@ -229,8 +249,7 @@ func (a *archive) addRoot(root, name string) error {
 	if err != nil {
 		return err
 	}
-	a.name(manifest, name)
-	return nil
+	return a.name(manifest, platform, name)
 }
 
 // streamRoot writes the root as a compressed layer and returns where it is, and the digest of what it unpacks to. Its name

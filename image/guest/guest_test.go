@@ -3,9 +3,7 @@ package guest
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"path"
@@ -13,7 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/match"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -51,7 +54,7 @@ func TestManifestsAreWritten(t *testing.T) {
 	}
 	pod := deployment.Spec.Template.Spec
 	require.Len(t, pod.Containers, 2)
-	assert.Equal(t, map[string]string{guest.NodeLabel: ""}, pod.NodeSelector)
+	assert.Equal(t, map[string]string{"firstlight.dev/appliance": "", "kubernetes.io/arch": "amd64"}, pod.NodeSelector)
 	for _, v := range pod.Volumes {
 		if v.HostPath != nil {
 			assert.True(t, strings.HasPrefix(v.HostPath.Path, "/srv/rack/"), v.HostPath.Path)
@@ -74,27 +77,37 @@ func TestManifestsAreWritten(t *testing.T) {
 func makeRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	layout := filepath.Join(root, layoutDir)
-	blobs := filepath.Join(layout, "blobs", "sha256")
+	blobs := filepath.Join(root, layoutDir, "blobs", "sha256")
 	require.NoError(t, os.MkdirAll(blobs, 0o755))
-	put := func(text []byte) imagespec.Descriptor {
-		sum := fmt.Sprintf("%x", sha256.Sum256(text))
-		require.NoError(t, os.WriteFile(filepath.Join(blobs, sum), text, 0o644))
-		var d imagespec.Descriptor
-		require.NoError(t, json.Unmarshal(fmt.Appendf(nil, `{"digest":"sha256:%s","size":%d}`, sum, len(text)), &d))
+	put := func(mediaType string, text []byte) imagespec.Descriptor {
+		d := imagespec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(text), Size: int64(len(text))}
+		require.NoError(t, os.WriteFile(filepath.Join(blobs, d.Digest.Encoded()), text, 0o644))
 		return d
 	}
+	encode := func(v any) []byte {
+		text, err := json.Marshal(v)
+		require.NoError(t, err)
+		return text
+	}
+	var layer bytes.Buffer
+	require.NoError(t, tar.NewWriter(&layer).Close())
 	var index imagespec.Index
 	for _, name := range append(repositories(), "etcd") {
-		manifest, err := json.Marshal(imagespec.Manifest{Config: put([]byte(name)), Layers: []imagespec.Descriptor{put([]byte("layer"))}})
-		require.NoError(t, err)
-		d := put(manifest)
+		config := put(imagespec.MediaTypeImageConfig, encode(imagespec.Image{
+			Author:   name,
+			Platform: imagespec.Platform{OS: "linux", Architecture: "amd64"},
+			RootFS:   imagespec.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.FromBytes(layer.Bytes())}},
+		}))
+		d := put(imagespec.MediaTypeImageManifest, encode(imagespec.Manifest{
+			Versioned: specs.Versioned{SchemaVersion: 2},
+			MediaType: imagespec.MediaTypeImageManifest,
+			Config:    config,
+			Layers:    []imagespec.Descriptor{put(imagespec.MediaTypeImageLayer, layer.Bytes())},
+		}))
 		d.Annotations = map[string]string{imagespec.AnnotationRefName: "firstlight.internal/" + name + ":1"}
 		index.Manifests = append(index.Manifests, d)
 	}
-	text, err := json.Marshal(index)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(layout, "index.json"), text, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(root, layoutDir, "index.json"), encode(index), 0o644))
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "usr/bin"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "usr/bin/firstlightd"), []byte("program"), 0o755))
 	require.NoError(t, os.Link(filepath.Join(root, "usr/bin/firstlightd"), filepath.Join(root, "usr/bin/second")))
@@ -102,50 +115,40 @@ func makeRoot(t *testing.T) string {
 	return root
 }
 
+// TestTheArchiveIsComplete: all images are read as a registry would, each with its platform, and the root is in one.
 func TestTheArchiveIsComplete(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "images.tar"))
 	require.NoError(t, err)
 	defer file.Close()
 	names, err := WriteArchive(file, makeRoot(t))
 	require.NoError(t, err)
-	assert.Len(t, names, len(repositories())+1)
+	require.Len(t, names, len(repositories())+1)
 	assert.NotContains(t, names, "firstlight.internal/etcd:1", "it is of a Kubernetes of the appliance's own")
 
-	_, err = file.Seek(0, io.SeekStart)
+	dir := t.TempDir()
+	unpack(t, file, dir)
+	all, err := layout.ImageIndexFromPath(dir)
 	require.NoError(t, err)
-	blobs := map[string][]byte{}
-	for r := tar.NewReader(file); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			break
-		}
+	manifest, err := all.IndexManifest()
+	require.NoError(t, err)
+	require.Len(t, manifest.Manifests, len(names))
+	layers := map[string][]byte{} // of images, which have one each
+	for i, d := range manifest.Manifests {
+		assert.Equal(t, names[i], d.Annotations[containerdName])
+		index, err := all.ImageIndex(d.Digest)
 		require.NoError(t, err)
-		text, err := io.ReadAll(r)
-		require.NoError(t, err)
-		blobs[h.Name] = text
-		if sum, isBlob := strings.CutPrefix(h.Name, "blobs/sha256/"); isBlob {
-			assert.Equal(t, sum, fmt.Sprintf("%x", sha256.Sum256(text)))
+		for _, other := range []string{"amd64", "arm64"} {
+			found, err := partial.FindManifests(index, match.Platforms(v1.Platform{OS: "linux", Architecture: other}))
+			require.NoError(t, err)
+			assert.Len(t, found, map[string]int{"amd64": 1}[other], "%s of %s", other, names[i])
+			for _, d := range found {
+				layers[names[i]] = readLayer(t, index, d.Digest)
+			}
 		}
 	}
 
-	var index imagespec.Index
-	require.NoError(t, json.Unmarshal(blobs["index.json"], &index))
-	var manifest imagespec.Manifest
-	var config imagespec.Image
-	require.Equal(t, rootImage, index.Manifests[0].Annotations[containerdName])
-	require.NoError(t, json.Unmarshal(blobs[blobName(index.Manifests[0].Digest)], &manifest))
-	require.NoError(t, json.Unmarshal(blobs[blobName(manifest.Config.Digest)], &config))
-	packed := blobs[blobName(manifest.Layers[0].Digest)]
-	assert.EqualValues(t, len(packed), manifest.Layers[0].Size)
-	plain, err := zstd.NewReader(bytes.NewReader(packed))
-	require.NoError(t, err)
-	defer plain.Close()
-	layer, err := io.ReadAll(plain)
-	require.NoError(t, err)
-	assert.Equal(t, config.RootFS.DiffIDs[0].Encoded(), fmt.Sprintf("%x", sha256.Sum256(layer)))
-
 	links := map[string]string{}
-	for r := tar.NewReader(bytes.NewReader(layer)); ; {
+	for r := tar.NewReader(bytes.NewReader(layers[rootImage])); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			break
@@ -155,6 +158,46 @@ func TestTheArchiveIsComplete(t *testing.T) {
 	}
 	assert.Equal(t, "usr/bin", links["bin"])
 	assert.Equal(t, "usr/bin/firstlightd", links["usr/bin/second"], "a second name is stored as a second file")
+}
+
+// readLayer returns the only layer of an image, unpacked, and checks that it is what the image says.
+func readLayer(t *testing.T, index v1.ImageIndex, image v1.Hash) []byte {
+	t.Helper()
+	i, err := index.Image(image)
+	require.NoError(t, err)
+	config, err := i.ConfigFile()
+	require.NoError(t, err)
+	layers, err := i.Layers()
+	require.NoError(t, err)
+	require.Len(t, layers, 1)
+	unpacked, err := layers[0].Uncompressed()
+	require.NoError(t, err)
+	defer unpacked.Close()
+	text, err := io.ReadAll(unpacked)
+	require.NoError(t, err)
+	assert.Equal(t, config.RootFS.DiffIDs[0].Hex, digest.FromBytes(text).Encoded())
+	return text
+}
+
+// unpack writes the files of an archive to a directory.
+func unpack(t *testing.T, file *os.File, dir string) {
+	t.Helper()
+	_, err := file.Seek(0, io.SeekStart)
+	require.NoError(t, err)
+	for r := tar.NewReader(file); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return
+		}
+		require.NoError(t, err)
+		text, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, path.Dir(h.Name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, h.Name), text, 0o644))
+		if sum, isBlob := strings.CutPrefix(h.Name, "blobs/sha256/"); isBlob {
+			assert.Equal(t, sum, digest.FromBytes(text).Encoded())
+		}
+	}
 }
 
 func TestARootOfAnotherVersionIsRefused(t *testing.T) {

@@ -212,7 +212,7 @@ func pod(p guest.Placement) corev1.PodSpec {
 		DNSPolicy:          corev1.DNSDefault,
 		EnableServiceLinks: ptr.To(false),
 		PriorityClassName:  "system-cluster-critical",
-		NodeSelector:       map[string]string{guest.NodeLabel: ""},
+		NodeSelector:       guest.NodeSelector(),
 		Tolerations: []corev1.Toleration{{
 			Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 		}},

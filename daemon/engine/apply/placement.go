@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -93,7 +94,7 @@ func PlacePod(pod *corev1.PodSpec, p guest.Placement) {
 	if pod.NodeSelector == nil {
 		pod.NodeSelector = map[string]string{}
 	}
-	pod.NodeSelector[guest.NodeLabel] = ""
+	maps.Copy(pod.NodeSelector, guest.NodeSelector())
 	// A cluster of one node has its control plane there.
 	pod.Tolerations = append(pod.Tolerations, corev1.Toleration{
 		Key:      "node-role.kubernetes.io/control-plane",

@@ -37,6 +37,7 @@ func TestPodsOfAGuestAreOnItsNode(t *testing.T) {
 		&appsv1.Deployment{
 			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Namespace: "metal3", Name: "ironic"},
 			Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				NodeSelector: map[string]string{"disk": "fast"},
 				Containers: []corev1.Container{
 					{Name: "ironic", Image: "firstlight.internal/ironic:1", ImagePullPolicy: corev1.PullNever},
 					{Name: "own", Image: "example.org/own:1", Command: []string{"/usr/bin/firstlightd", "bpa"}},
@@ -55,7 +56,9 @@ func TestPodsOfAGuestAreOnItsNode(t *testing.T) {
 	placed, err := set.PlaceFor(Guest{Placement: place})
 	require.NoError(t, err)
 	pod := placedPod(t, placed)
-	assert.Equal(t, map[string]string{guest.NodeLabel: ""}, pod.NodeSelector)
+	assert.Equal(t, map[string]string{
+		"disk": "fast", "firstlight.dev/appliance": "", "kubernetes.io/arch": "amd64",
+	}, pod.NodeSelector)
 	assert.Equal(t, "/srv/rack/var/lib/ironic", pod.Volumes[0].HostPath.Path)
 	assert.Equal(t, "registry.example:5000/lab/ironic:1", pod.Containers[0].Image)
 	assert.Equal(t, corev1.PullIfNotPresent, pod.Containers[0].ImagePullPolicy)
