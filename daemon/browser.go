@@ -76,8 +76,8 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		Reload:   d.reload,
 
 		EndMaintenance: d.metal.EndMaintenance,
-		Erase:          d.metal.EraseAsRead,
-		Replace:        d.metal.ReplaceAsRead,
+		Erase:          d.metal.Erase,
+		Replace:        d.metal.Replace,
 		Kubeconfig:     d.readKubeconfig,
 		Bundle: func(ctx context.Context, w io.Writer) error {
 			return NewCollector(ctx, status.SocketPath).Write(ctx, w)

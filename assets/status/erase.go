@@ -16,7 +16,9 @@ type Erase struct {
 
 	Disks []EraseDisk `json:"disks"`          // that are erased, or would be
 	Kept  []EraseDisk `json:"kept,omitempty"` // all others of the server
-	Begun bool        `json:"begun"`          // false: it was not confirmed
+
+	Word  string `json:"word,omitempty"` // confirms all of the above, and nothing else; see NewWord
+	Begun bool   `json:"begun"`          // false: it was not confirmed
 	// Cancelled is whether it was taken back before anything was written; nothing else is said then.
 	Cancelled bool `json:"cancelled,omitempty"`
 }
@@ -29,6 +31,22 @@ type EraseDisk struct {
 	Bytes     int64    `json:"bytes"`
 	Holds     []string `json:"holds,omitempty"`     // what the inspection saw on it; none on a blank disk, or one that is kept
 	Installed string   `json:"installed,omitempty"` // which node of which site is on it
+}
+
+// NewWord is the word by which an erasure is confirmed: it is about the host, the inspection and the disks.
+func (e Erase) NewWord() string {
+	return newWord(e.Host, e.Inspected.UTC().Format(time.RFC3339Nano), strings.Join(e.Lines(), "\n"))
+}
+
+// Lines say of each disk of the server what becomes of it.
+func (e Erase) Lines() (lines []string) {
+	for _, d := range e.Disks {
+		lines = append(lines, "Erased: "+d.Text())
+	}
+	for _, d := range e.Kept {
+		lines = append(lines, "Left alone: "+d.Text())
+	}
+	return lines
 }
 
 // Text is the disks that are erased, for people.

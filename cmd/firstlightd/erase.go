@@ -13,19 +13,20 @@ import (
 )
 
 func newEraseCommand() *cobra.Command {
-	var socket, confirm string
+	var socket, word string
 	var disks []string
 	var cancel bool
 	var output commandline.Format
 	cmd := &cobra.Command{
-		Use:   "erase NODE [--disk DISK]... [--confirm NODE | --cancel]",
+		Use:   "erase NODE [--disk DISK]... [--confirm WORD | --cancel]",
 		Short: "Erase disks of a server that was given up",
 		Long: `Erase disks of a server that was given up, for good: its root device, or those that are named.
 
-Without --confirm nothing is erased: what would be erased is printed, and what is on it. With --confirm and the name of
-the node the server is started into the ramdisk, which erases these disks and no other, each by the drive's own secure
-erase if it has one, else by overwriting it. firstlightd why NODE says how that stands, and afterwards when and how each
-disk was erased.
+Without --confirm nothing is erased: what would be erased is printed, with what is on it, and a word. With that word the
+server is started into the ramdisk, which erases these disks and no other, each by the drive's own secure erase if it
+has one, else by overwriting it. The word is refused if the server was inspected again since, if another BareMetalHost
+has its name, or if other disks would be erased. firstlightd why NODE says how the erasure stands, and afterwards when
+and how each disk was erased.
 
 With --cancel that is taken back, as long as nothing was written: the server needs minutes to start into the ramdisk.
 
@@ -35,7 +36,7 @@ once for each disk.`,
 		ValidArgsFunction: completeNames(&socket, listNodes),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client := api.Client{Socket: socket}
-			ask := func() (status.Erase, error) { return client.Erase(cmd.Context(), args[0], disks, confirm) }
+			ask := func() (status.Erase, error) { return client.Erase(cmd.Context(), args[0], disks, word) }
 			if cancel {
 				ask = func() (status.Erase, error) { return client.CancelErase(cmd.Context(), args[0]) }
 			}
@@ -52,12 +53,18 @@ once for each disk.`,
 	}
 	output.Bind(cmd)
 	cmd.Flags().StringArrayVar(&disks, "disk", nil, "a disk to erase, instead of the root device")
-	cmd.Flags().StringVar(&confirm, "confirm", "", "the name of the node again: its disks are erased")
+	bindConfirm(cmd, &word)
 	cmd.Flags().BoolVar(&cancel, "cancel", false, "take the erasure back, if nothing was written yet")
 	cmd.MarkFlagsMutuallyExclusive("cancel", "confirm")
 	cmd.MarkFlagsMutuallyExclusive("cancel", "disk")
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
 	return cmd
+}
+
+// bindConfirm binds the flag by which a person confirms what was printed without it. Shells complete nothing there.
+func bindConfirm(cmd *cobra.Command, word *string) {
+	cmd.Flags().StringVar(word, "confirm", "", "the word that is printed without this: do just what was printed with it")
+	_ = cmd.RegisterFlagCompletionFunc("confirm", cobra.NoFileCompletions) // it is a flag of this command
 }
 
 // writeErase prints what is erased, or would be, and what is not.
@@ -71,6 +78,8 @@ func writeErase(cmd *cobra.Command, e status.Erase) {
 	if e.Begun {
 		verb = "is erased now"
 	}
+	fmt.Fprintf(out, "%s is BareMetalHost %s, inspected on %s.\n", e.Node, e.Host,
+		e.Inspected.UTC().Format("2006-01-02 15:04:05 UTC"))
 	for _, d := range e.Disks {
 		fmt.Fprintf(out, "%-16s %s\n", verb, d.Text())
 	}
@@ -82,12 +91,11 @@ func writeErase(cmd *cobra.Command, e status.Erase) {
 		return
 	}
 
-	// The disks that were shown: another one may be the root device by the time that this is confirmed.
 	again := "firstlightd erase " + e.Node
 	for _, d := range e.Disks {
 		again += " --disk " + shellWord(cmp.Or(d.WWN, d.Serial, d.Name))
 	}
-	fmt.Fprintf(out, "Nothing was erased. What is on the disk is lost for good with: %s --confirm %s\n", again, e.Node)
+	fmt.Fprintf(out, "Nothing was erased. What is on the disk is lost for good with: %s --confirm %s\n", again, e.Word)
 }
 
 // shellWord is a word of a command line as a shell takes it.

@@ -182,6 +182,14 @@ func (s *Server) readOrder(r *http.Request, of *session, a action) (order, *refu
 	return order{by: of.person, name: name, about: q.about, asked: asked.asked, chosen: asked.chosen}, nil
 }
 
+// checkAsked is nil if what would be asked now is what was confirmed.
+func (o order) checkAsked(now question) error {
+	if now.text() != o.asked {
+		return fmt.Errorf("it is about something else now; %w", provisioning.ErrNotAsRead)
+	}
+	return nil
+}
+
 const notOffered = "This cannot be done now: something has changed meanwhile."
 
 // perform does an action, if the API server says that the person has the right to.
@@ -208,7 +216,7 @@ func newRefusal(err error) *refusal {
 	case errors.Is(err, errForbidden):
 		return &refusal{http.StatusForbidden, "Not done: " + errForbidden.Error() + "."}
 	case errors.Is(err, provisioning.ErrNotAsRead):
-		return &refusal{http.StatusConflict, "Not done: " + provisioning.ErrNotAsRead.Error() + "."}
+		return &refusal{http.StatusConflict, "Not done: " + err.Error() + "."}
 	case errors.Is(err, errNoAPI):
 		return &refusal{http.StatusServiceUnavailable, "Not done: " + errNoAPI.Error() + "."}
 	}

@@ -31,14 +31,11 @@ type Deeds struct {
 
 	EndMaintenance func(ctx context.Context, node string) error // Ironic works with the node again
 
-	// Erase has disks of a node erased if confirm is the node's name, and if isAsRead says of what would be erased that it
-	// is what was read; if confirm is "", the answer says what would be. Replace has the server of a node replaced by the
-	// one that the site names, if isAsRead says of that the same, and returns what that is. Their errors are for people;
+	// Erase has disks of a node erased, and Replace its server replaced by the one that the site names, if word is that of
+	// what would be done; if it is "", the answer says what would be, with the word. Their errors are for people;
 	// provisioning.ErrNotAsRead is among them.
-	Erase func(
-		ctx context.Context, node string, disks []string, confirm string, isAsRead func(status.Erase) bool,
-	) (status.Erase, error)
-	Replace func(node, confirm string, isAsRead func(metal3.Replacement) bool) (string, error)
+	Erase   func(ctx context.Context, node string, disks []string, word string) (status.Erase, error)
+	Replace func(node, word string) (status.Replace, error)
 
 	// ReadSite is the document on the stick, with its secrets; nil if there is none. ReplaceSite has another one, of which
 	// base is not the digest any more, left alone, and what it wrote read and in the history. PreviewSite is why nodes

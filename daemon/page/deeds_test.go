@@ -123,10 +123,11 @@ type apiServer struct {
 	reviewed []string // who asked for its rights
 	stick    []byte   // the site document there
 	hosts    map[string]*metal3api.BareMetalHost
-	swap     func(e *status.Erase)       // what becomes of a server between the last look and the deed; nil: nothing
-	exchange func(r *metal3.Replacement) // what becomes of a replacement then; nil: nothing
-	trusts   *site.OIDC                  // whose people it answers; nil: nobody's
-	unread   error                       // why a document that was replaced is not in effect; nil: it is
+	looks    int                     // how often the daemon is asked before what follows
+	swap     func(e *status.Erase)   // what becomes of a server then; nil: nothing
+	exchange func(r *status.Replace) // what becomes of a replacement then; nil: nothing
+	trusts   *site.OIDC              // whose people it answers; nil: nobody's
+	unread   error                   // why a document that was replaced is not in effect; nil: it is
 }
 
 func newAPIServer(t testing.TB) *apiServer {
@@ -283,31 +284,35 @@ func (s *apiServer) deeds() Deeds {
 			s.note("reload")
 			return nil
 		},
-		Erase: func(
-			_ context.Context, node string, disks []string, confirm string, isAsRead func(status.Erase) bool,
-		) (status.Erase, error) {
+		Erase: func(_ context.Context, node string, disks []string, word string) (status.Erase, error) {
 			e, err := s.previewedErase(node, disks)
-			if confirm != "" {
-				if s.swap != nil {
-					s.swap(&e)
-				}
-				if !isAsRead(e) {
-					return status.Erase{}, provisioning.ErrNotAsRead
-				}
-				s.note("erase %s of %s, confirmed %s", disks, node, confirm)
+			if s.looks--; s.looks < 0 && s.swap != nil {
+				s.swap(&e)
 			}
-			return e, err
+			e.Word = e.NewWord()
+			switch {
+			case err != nil || word == "":
+				return e, err
+			case word != e.Word:
+				return status.Erase{}, provisioning.ErrNotAsRead
+			}
+			s.note("erase %s of %s", disks, node)
+			return e, nil
 		},
-		Replace: func(node, confirm string, isAsRead func(metal3.Replacement) bool) (string, error) {
-			r := metal3.Replacement{Host: string(s.hosts[node].UID), New: otherServer}
-			if s.exchange != nil {
+		Replace: func(node, word string) (status.Replace, error) {
+			r := status.Replace{Node: node, Host: string(s.hosts[node].UID), New: otherServer}
+			if s.looks--; s.looks < 0 && s.exchange != nil {
 				s.exchange(&r)
 			}
-			if !isAsRead(r) {
-				return "", provisioning.ErrNotAsRead
+			r.Word = r.NewWord()
+			switch {
+			case word == "":
+				return r, nil
+			case word != r.Word:
+				return status.Replace{}, provisioning.ErrNotAsRead
 			}
-			s.note("replace the server of %s, confirmed %s", node, confirm)
-			return "the boot MAC 52:54:00:00:07:07", nil
+			s.note("replace the server of %s", node)
+			return r, nil
 		},
 		Kubeconfig: func(_ context.Context, c status.Cluster) ([]byte, error) {
 			s.note("kubeconfig %s", c.Name)

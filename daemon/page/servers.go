@@ -22,9 +22,11 @@ func newEraseAction() action {
 			if len(o.chosen) == 0 {
 				return result{}, errors.New("no disk was chosen") // without any, the root device is meant elsewhere
 			}
-			e, err := s.deeds.Erase(ctx, o.name, o.chosen, o.name, func(now status.Erase) bool {
-				return newEraseQuestion(now).text() == o.asked
-			})
+			now, err := s.deeds.Erase(ctx, o.name, o.chosen, "")
+			if err = cmp.Or(err, o.checkAsked(newEraseQuestion(now))); err != nil {
+				return result{}, err
+			}
+			e, err := s.deeds.Erase(ctx, o.name, o.chosen, now.Word)
 			return result{text: o.name + " is erased: " + e.Text() + ". This page says how that stands."}, err
 		},
 	}
@@ -40,10 +42,12 @@ func newReplaceServerAction() action {
 		isFinal: true,
 		offered: hasOtherServer,
 		do: func(_ context.Context, s *Server, o order) (result, error) {
-			text, err := s.deeds.Replace(o.name, o.name, func(now metal3.Replacement) bool {
-				return describeReplacement(now.New, now.Host) == o.asked
-			})
-			return result{text: o.name + " is replaced: it has " + text + ". This page says how that stands."}, err
+			now, err := s.deeds.Replace(o.name, "")
+			if err = cmp.Or(err, o.checkAsked(question{about: describeReplacement(now.New, now.Host)})); err != nil {
+				return result{}, err
+			}
+			r, err := s.deeds.Replace(o.name, now.Word)
+			return result{text: o.name + " is replaced: it has " + r.New + ". This page says how that stands."}, err
 		},
 	}
 }
@@ -88,7 +92,7 @@ func listDisks(p *picture, name string) (all []option) {
 
 // previewErase says which disks would be erased, with what is on them, and which would not.
 func previewErase(ctx context.Context, s *Server, _ *picture, name string, chosen []string) (question, error) {
-	e, err := s.deeds.Erase(ctx, name, chosen, "", nil)
+	e, err := s.deeds.Erase(ctx, name, chosen, "")
 	if err != nil {
 		return question{}, err
 	}
@@ -98,20 +102,9 @@ func previewErase(ctx context.Context, s *Server, _ *picture, name string, chose
 
 // newEraseQuestion is what a person confirms before disks are erased.
 func newEraseQuestion(e status.Erase) question {
-	q := question{about: "BareMetalHost " + e.Host, details: describeErase(e)}
+	q := question{about: "BareMetalHost " + e.Host, details: e.Lines()}
 	if !e.Inspected.IsZero() {
 		q.about = "what the inspection saw of " + q.about + " that ended at " + formatDate(e.Inspected)
 	}
 	return q
-}
-
-// describeErase says of each disk of a server what becomes of it.
-func describeErase(e status.Erase) (lines []string) {
-	for _, d := range e.Disks {
-		lines = append(lines, "Erased: "+d.Text())
-	}
-	for _, d := range e.Kept {
-		lines = append(lines, "Left alone: "+d.Text())
-	}
-	return lines
 }

@@ -42,14 +42,14 @@ type Server struct {
 	// Rotate begins to replace a secret, and says what happens from then on; the error is for people. nodes are those
 	// whose BMCs are meant, all if there are none.
 	Rotate func(secret string, nodes []string) (string, error)
-	// Erase has disks of a node erased, its root device if none is named, if confirm is the node's name again; if it is
-	// empty, it says what would be erased. The error is for people.
-	Erase func(ctx context.Context, node string, disks []string, confirm string) (status.Erase, error)
+	// Erase has disks of a node erased, its root device if none is named, if word is that of what would be erased; if it is
+	// empty, the answer says what would be, with the word. The error is for people.
+	Erase func(ctx context.Context, node string, disks []string, word string) (status.Erase, error)
 	// CancelErase takes that back, if nothing was written yet. The error is for people.
 	CancelErase func(node string) (status.Erase, error)
-	// Replace has the server of a node replaced by the one that the site names, if confirm is the node's name again. It
-	// returns what is different; the error is for people.
-	Replace func(node, confirm string) (string, error)
+	// Replace has the server of a node replaced by the one that the site names, if word is that of what would be replaced;
+	// if it is empty, the answer says what would be, with the word. The error is for people.
+	Replace func(node, word string) (status.Replace, error)
 	// Kubeconfig is the log-in of a cluster's administrator, by the cluster's name, or by namespace/name; the error is for
 	// people.
 	Kubeconfig func(ctx context.Context, cluster string) ([]byte, error)

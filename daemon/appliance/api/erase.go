@@ -23,10 +23,10 @@ type Change struct {
 
 func (s *Server) serveErase(w http.ResponseWriter, r *http.Request) {
 	q, received := r.URL.Query(), time.Now()
-	node, disks, confirm := q.Get("node"), q["disk"], q.Get("confirm")
-	s.Log.Info("erasure asked", "node", node, "disks", disks, "confirmed", confirm)
-	e, err := s.Erase(r.Context(), node, disks, confirm)
-	s.answerChange(w, Change{HTTP: r, Received: received, Verb: "erase", Node: node}, confirm != "", e, err)
+	node, disks, word := q.Get("node"), q["disk"], q.Get("word")
+	s.Log.Info("erasure asked", "node", node, "disks", disks, "confirmed", word)
+	e, err := s.Erase(r.Context(), node, disks, word)
+	s.answerChange(w, Change{HTTP: r, Received: received, Verb: "erase", Node: node}, word != "", e, err)
 }
 
 func (s *Server) serveCancelErase(w http.ResponseWriter, r *http.Request) {
@@ -38,10 +38,10 @@ func (s *Server) serveCancelErase(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serveReplace(w http.ResponseWriter, r *http.Request) {
 	q, received := r.URL.Query(), time.Now()
-	node := q.Get("node")
-	s.Log.Info("replacement asked", "node", node, "confirmed", q.Get("confirm"))
-	text, err := s.Replace(node, q.Get("confirm"))
-	s.answerChange(w, Change{HTTP: r, Received: received, Verb: "replace", Node: node}, true, text, err)
+	node, word := q.Get("node"), q.Get("word")
+	s.Log.Info("replacement asked", "node", node, "confirmed", word)
+	what, err := s.Replace(node, word)
+	s.answerChange(w, Change{HTTP: r, Received: received, Verb: "replace", Node: node}, word != "", what, err)
 }
 
 // answerChange answers with a result or an error, after that was written down if it is to be.
@@ -60,38 +60,32 @@ func (s *Server) answerChange(w http.ResponseWriter, c Change, audited bool, res
 	writeJSON(w, result)
 }
 
-// Replace has the daemon replace the server of a node; see Server.
-func (c Client) Replace(ctx context.Context, node, confirm string) (string, error) {
-	var text string
-	query := url.Values{"node": {node}, "confirm": {confirm}}
-	body, err := c.do(ctx, http.MethodPost, "/v1/replace?"+query.Encode())
-	if err != nil {
-		return "", err
-	}
-	if err := json.Unmarshal(body, &text); err != nil {
-		return "", fmt.Errorf("read what is replaced: %w", err)
-	}
-	return text, nil
+// Replace has the daemon replace the server of a node, or without a word say what would be replaced; see Server.
+func (c Client) Replace(ctx context.Context, node, word string) (r status.Replace, err error) {
+	err = c.ask(ctx, "/v1/replace", url.Values{"node": {node}, "word": {word}}, &r)
+	return r, err
 }
 
-// Erase has the daemon erase disks of a node, or without confirm say what would be erased; see Server.
-func (c Client) Erase(ctx context.Context, node string, disks []string, confirm string) (status.Erase, error) {
-	return c.erase(ctx, "/v1/erase", url.Values{"node": {node}, "disk": disks, "confirm": {confirm}})
+// Erase has the daemon erase disks of a node, or without a word say what would be erased; see Server.
+func (c Client) Erase(ctx context.Context, node string, disks []string, word string) (e status.Erase, err error) {
+	err = c.ask(ctx, "/v1/erase", url.Values{"node": {node}, "disk": disks, "word": {word}}, &e)
+	return e, err
 }
 
 // CancelErase has the daemon take the erasure of a node back; see Server.
-func (c Client) CancelErase(ctx context.Context, node string) (status.Erase, error) {
-	return c.erase(ctx, "/v1/erase/cancel", url.Values{"node": {node}})
+func (c Client) CancelErase(ctx context.Context, node string) (e status.Erase, err error) {
+	err = c.ask(ctx, "/v1/erase/cancel", url.Values{"node": {node}}, &e)
+	return e, err
 }
 
-func (c Client) erase(ctx context.Context, path string, query url.Values) (status.Erase, error) {
-	var e status.Erase
+// ask sends a request that may lose data, and reads its answer.
+func (c Client) ask(ctx context.Context, path string, query url.Values, answer any) error {
 	body, err := c.do(ctx, http.MethodPost, path+"?"+query.Encode())
 	if err != nil {
-		return e, err
+		return err
 	}
-	if err := json.Unmarshal(body, &e); err != nil {
-		return e, fmt.Errorf("read what is erased: %w", err)
+	if err := json.Unmarshal(body, answer); err != nil {
+		return fmt.Errorf("read the answer of %s: %w", path, err)
 	}
-	return e, nil
+	return nil
 }

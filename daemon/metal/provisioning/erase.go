@@ -17,26 +17,13 @@ import (
 const erasureDir = backupDir + "/erased"
 
 // Erase has disks of a node erased: those that are named by serial number, WWN or device name, and no other; without
-// names its root device. Without confirm, which is the name of the node, nothing is begun: the answer says what would
-// be erased. The error is for people.
-func (p *Provisioner) Erase(ctx context.Context, node string, disks []string, confirm string) (status.Erase, error) {
-	return p.EraseAsRead(ctx, node, disks, confirm, nil)
-}
-
-// ErrNotAsRead is a machine that is not any more as whoever confirmed something about it has read.
-var ErrNotAsRead = errors.New("it is about something else now than what was read; read it again")
-
-// EraseAsRead is Erase if isAsRead says of what would be erased, and of what would be left alone, that it is what the
-// owner has read; nothing comes between that and the beginning. Its error is ErrNotAsRead otherwise.
-func (p *Provisioner) EraseAsRead(
-	ctx context.Context, node string, disks []string, confirm string, isAsRead func(status.Erase) bool,
-) (status.Erase, error) {
+// names its root device. Without a word nothing is begun: the answer says what would be erased, and has the word that
+// confirms just that. Nothing comes between the comparison with it and the beginning. The error is for people;
+// ErrNotAsRead is among them.
+func (p *Provisioner) Erase(ctx context.Context, node string, disks []string, word string) (status.Erase, error) {
 	hosts, current := p.Hosts.List()
 	if !current {
 		return status.Erase{}, errors.New("the appliance is still starting and does not know its hosts yet; try again when firstlightd status says that it is ready")
-	}
-	if confirm != "" && confirm != node {
-		return status.Erase{}, fmt.Errorf("%s is confirmed, not %s: nothing is erased", confirm, node)
 	}
 
 	p.asking.Lock()
@@ -52,11 +39,13 @@ func (p *Provisioner) EraseAsRead(
 	}
 
 	answer := describeErase(request.Host, chosen)
-	if confirm == "" {
+	if word == "" {
 		return answer, nil
 	}
-	if isAsRead != nil && !isAsRead(answer) {
-		return status.Erase{}, fmt.Errorf("%s is not erased: %w", node, ErrNotAsRead)
+	err = checkAsRead(word, answer.Word, otherHost, "of another inspection than the last one",
+		"of other disks, or of other data on them")
+	if err != nil {
+		return status.Erase{}, fmt.Errorf("%s is not erased: %w", node, err)
 	}
 	e := metal3.Erasure{Host: string(request.Host.UID), Asked: time.Now().UTC(), Disks: chosen}
 	if err := p.erasures.Begin(node, e); err != nil {
@@ -146,6 +135,7 @@ func describeErase(h *metal3api.BareMetalHost, chosen []metal3.ErasedDisk) statu
 			})
 		}
 	}
+	answer.Word = answer.NewWord()
 	return answer
 }
 

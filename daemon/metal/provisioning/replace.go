@@ -10,6 +10,7 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 )
 
@@ -17,40 +18,39 @@ import (
 const replacementDir = backupDir + "/replaced"
 
 // Replace has the server that a node stands for replaced by the one that site.yaml names now. The old server is left as
-// it is. The answer says what is different; the error is for people.
-func (p *Provisioner) Replace(node, confirm string) (string, error) {
-	return p.ReplaceAsRead(node, confirm, nil)
-}
-
-// ReplaceAsRead is Replace if isAsRead says of it that it is what the owner has read: nothing comes between that and the
-// beginning. Its error is ErrNotAsRead otherwise.
-func (p *Provisioner) ReplaceAsRead(
-	node, confirm string, isAsRead func(metal3.Replacement) bool,
-) (string, error) {
-	if confirm != node {
-		return "", fmt.Errorf("%s is not replaced: confirm it with --confirm %[1]s", node)
-	}
+// it is. Without a word nothing is begun: the answer says what would be replaced, and has the word that confirms just
+// that. Nothing comes between the comparison with it and the beginning. The error is for people; ErrNotAsRead is among
+// them.
+func (p *Provisioner) Replace(node, word string) (status.Replace, error) {
 	hosts, current := p.Hosts.List()
 	if !current {
-		return "", errors.New("the appliance is still starting and does not know its hosts yet; try again when firstlightd status says that it is ready")
+		return status.Replace{}, errors.New("the appliance is still starting and does not know its hosts yet; try again when firstlightd status says that it is ready")
 	}
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	r, err := p.prepareReplacement(node, hosts)
-	if err == nil && isAsRead != nil && !isAsRead(r) {
-		err = ErrNotAsRead
+	if err != nil {
+		return status.Replace{}, fmt.Errorf("%s is not replaced: %w", node, err)
 	}
+
+	answer := status.Replace{Node: node, Host: r.Host, New: r.New}
+	answer.Word = answer.NewWord()
+	if word == "" {
+		return answer, nil
+	}
+	err = checkAsRead(word, answer.Word, otherHost, "of another server than the one that site.yaml names now")
 	if err == nil {
 		err = p.replacements.Begin(node, r)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s is not replaced: %w", node, err)
+		return status.Replace{}, fmt.Errorf("%s is not replaced: %w", node, err)
 	}
 
 	p.Log.Info("replacement begun", "node", node, "new", r.New)
 	p.addOwnerEvent(node, "ReplaceBegun", "its server is replaced, as its owner asked: site.yaml gives it "+r.New)
 	p.Recheck()
-	return r.New, nil
+	answer.Begun = true
+	return answer, nil
 }
 
 // OtherServer is what the site says of a node that is another server's than the one that it stands for, "" if that is

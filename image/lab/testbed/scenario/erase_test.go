@@ -2,6 +2,8 @@ package scenario_test
 
 import (
 	"context"
+	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/goldentest"
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
 )
@@ -49,8 +52,8 @@ func TestDisksAreErasedOnPurpose(t *testing.T) {
 	}
 	before := host.Disks()
 	refuses("it is in service; to give it up", host.Name)
-	refuses("it is in service; to give it up", host.Name, "--confirm", host.Name)
-	refuses("it has no BareMetalHost", "node9", "--confirm", "node9")
+	refuses("it is in service; to give it up", host.Name, "--confirm", "aaaa-aaaa-aaaa")
+	refuses("it has no BareMetalHost", "node9", "--confirm", "aaaa-aaaa-aaaa")
 
 	// Its owner gives it up.
 	require.NoError(t, d.EditSite(ctx, one))
@@ -59,30 +62,38 @@ func TestDisksAreErasedOnPurpose(t *testing.T) {
 	follow(t, ctx, d, began, scenario.HostInState(host.Name, metal3api.StateAvailable))
 
 	// What is on its disks is looked at first: the last inspection was before its installation.
-	refuses("it is not known what is on its disks now", host.Name, "--confirm", host.Name)
-	given := time.Now()
-	run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "bmh", host.Name, "inspect.metal3.io=")
-	follow(t, ctx, d, began, func(hosts map[string]metal3api.BareMetalHost) bool {
-		h := hosts[host.Name]
-		return h.Status.Provisioning.State == metal3api.StateAvailable && h.Status.OperationHistory.Inspect.End.After(given)
-	})
+	refuses("it is not known what is on its disks now", host.Name)
+	inspect := func() {
+		t.Helper()
+		given := time.Now()
+		run(t, ctx, d, "kubectl", "-n", "metal3", "annotate", "bmh", host.Name, "inspect.metal3.io=")
+		follow(t, ctx, d, began, func(hosts map[string]metal3api.BareMetalHost) bool {
+			h := hosts[host.Name]
+			return h.Status.Provisioning.State == metal3api.StateAvailable && h.Status.OperationHistory.Inspect.End.After(given)
+		})
+		require.Eventually(t, func() bool { // the daemon's picture of the hosts is a moment old
+			var e status.Erase
+			out, err := d.Sandbox.Run(ctx, "firstlightd", "erase", host.Name, "-o", "json")
+			return err == nil && json.Unmarshal([]byte(out), &e) == nil && e.Inspected.After(given.Add(-time.Second))
+		}, time.Minute, time.Second)
+	}
+	inspect()
 
-	// Nothing is erased before it is confirmed with the name of the node.
-	refuses(kept.Name+" is confirmed, not "+host.Name, host.Name, "--confirm", kept.Name)
-	refuses(`"OTHER" names 0 of its disks`, host.Name, "--disk", "OTHER", "--confirm", host.Name)
-	var plan string
-	require.Eventually(t, func() bool { // the picture of the hosts is a moment old
-		var err error
-		plan, err = d.Sandbox.Run(ctx, "firstlightd", "erase", host.Name)
-		return err == nil
-	}, time.Minute, time.Second)
+	// Nothing is erased before it is confirmed with the word of what was read, nor when it was inspected since.
+	refuses(`"`+host.Name+`" is no word that confirms it`, host.Name, "--confirm", host.Name)
+	refuses(`"OTHER" names 0 of its disks`, host.Name, "--disk", "OTHER")
+	_, stale := readWord(t, ctx, d, "erase", host.Name)
+	refuses("the confirmation is of other disks", host.Name, "--disk", "DATA", "--confirm", stale)
+	inspect()
+	refuses("the confirmation is of another inspection than the last one; read it again", host.Name, "--confirm", stale)
+	plan, word := readWord(t, ctx, d, "erase", host.Name)
 	t.Log("\n" + plan)
-	goldentest.CheckBlock(t, "../../../../docs/metal.md", "erase", "$ firstlightd erase "+host.Name+"\n"+plan)
+	checkEraseBlock(t, host.Name, plan, word)
 	assert.Equal(t, before, host.Disks())
 
 	// The appliance loses its power while the root device is erased.
-	t.Log("\n" + run(t, ctx, d, "firstlightd", "erase", host.Name, "--confirm", host.Name))
-	refuses("is being erased", host.Name, "--confirm", host.Name)
+	t.Log("\n" + run(t, ctx, d, "firstlightd", "erase", host.Name, "--confirm", word))
+	refuses("is being erased", host.Name, "--confirm", word)
 	untilErasing(t, ctx, host, 0)
 	t.Log(run(t, ctx, d, "firstlightd", "why", host.Name))
 	require.NoError(t, d.PowerCut(ctx, scenario.Nothing, one))
@@ -93,7 +104,8 @@ func TestDisksAreErasedOnPurpose(t *testing.T) {
 	assert.Equal(t, before[1:], disks[1:], "a disk that nobody named was written to")
 
 	// The daemon is killed while a disk that is named is erased.
-	run(t, ctx, d, "firstlightd", "erase", host.Name, "--disk", "DATA", "--confirm", host.Name)
+	_, word = readWord(t, ctx, d, "erase", host.Name, "--disk", "DATA")
+	run(t, ctx, d, "firstlightd", "erase", host.Name, "--disk", "DATA", "--confirm", word)
 	untilErasing(t, ctx, host, 1)
 	require.NoError(t, d.Kill(ctx, "firstlightd"))
 	erased(t, ctx, d, host.Name, "/dev/sdb serialNumber DATA")
@@ -116,6 +128,18 @@ func TestDisksAreErasedOnPurpose(t *testing.T) {
 		assert.Contains(t, events, reason)
 	}
 	run(t, ctx, d, "test", "-s", "/var/lib/firstlight/hosts/erased/"+host.Name+".json")
+}
+
+// uidAndTime are what each run prints otherwise, apart from the word.
+var uidAndTime = regexp.MustCompile(`BareMetalHost \S+, inspected on \S+ \S+ UTC`)
+
+// checkEraseBlock compares what was printed with the page, which shows one host, inspection and word.
+func checkEraseBlock(t *testing.T, host, plan, word string) {
+	t.Helper()
+	plan = strings.Replace(plan, word, "zqfa-5hwd-k2mu", 1)
+	plan = uidAndTime.ReplaceAllLiteralString(plan,
+		"BareMetalHost 6a1d3f0e-94a1-4c54-9c6a-3b1f52a0c101, inspected on 2026-11-29 12:00:01 UTC")
+	goldentest.CheckBlock(t, "../../../../docs/metal.md", "erase", "$ firstlightd erase "+host+"\n"+plan)
 }
 
 // erased waits until a host says that a disk was erased, and is available and without a pause again.
@@ -154,7 +178,8 @@ func TestAServerLosesItsPowerWhileItIsErased(t *testing.T) {
 	os := scenario.OS(scenario.ImageA, scenario.ImageSum(scenario.ImageA))
 	require.NoError(t, d.Begin(ctx, d.Servers.SiteDocument("eth0", os, `rootDevice: {serialNumber: "ROOT"}`)))
 	statusReads(t, ctx, d, host.Name, "is not empty, it holds: gpt, ext4")
-	run(t, ctx, d, "firstlightd", "erase", host.Name, "--confirm", host.Name)
+	_, word := readWord(t, ctx, d, "erase", host.Name)
+	run(t, ctx, d, "firstlightd", "erase", host.Name, "--confirm", word)
 	untilErasing(t, ctx, host, 0)
 	time.Sleep(eraseTime / 4)
 	host.Power(false)

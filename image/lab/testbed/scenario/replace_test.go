@@ -29,7 +29,7 @@ func TestAServerIsReplacedUnderItsName(t *testing.T) {
 	require.NoError(t, d.Begin(ctx, before))
 	follow(t, ctx, d, began, scenario.AllInState(1, metal3api.StateProvisioned))
 	runsItsSystem(t, old)
-	_, err := d.Sandbox.Run(ctx, "firstlightd", "replace", old.Name, "--confirm", old.Name)
+	_, err := d.Sandbox.Run(ctx, "firstlightd", "replace", old.Name)
 	require.ErrorContains(t, err, "site.yaml names the server that it has")
 
 	// The site names another server: the node is held, and the new server is not touched.
@@ -38,10 +38,20 @@ func TestAServerIsReplacedUnderItsName(t *testing.T) {
 	d.Servers.ResetCounters()
 	disks := old.Disks()
 	assert.Zero(t, replacement.Counters().BMCWrites)
-	_, err = d.Sandbox.Run(ctx, "firstlightd", "replace", old.Name)
-	require.ErrorContains(t, err, "confirm it with --confirm "+old.Name)
 
-	t.Log("\n" + run(t, ctx, d, "firstlightd", "replace", old.Name, "--confirm", old.Name))
+	// It is replaced as its owner has read it: not by a server that site.yaml names meanwhile.
+	_, stale := readWord(t, ctx, d, "replace", old.Name)
+	const otherMAC = "02:00:00:00:00:99"
+	require.NoError(t, d.EditSite(ctx, strings.Replace(after, replacement.MAC, otherMAC, 1)))
+	statusReads(t, ctx, d, old.Name, otherMAC)
+	_, err = d.Sandbox.Run(ctx, "firstlightd", "replace", old.Name, "--confirm", stale)
+	require.ErrorContains(t, err, "is not replaced: the confirmation is of another server than the one that site.yaml names now")
+	require.NoError(t, d.EditSite(ctx, after))
+	statusReads(t, ctx, d, old.Name, replacement.MAC)
+
+	plan, word := readWord(t, ctx, d, "replace", old.Name)
+	t.Log("\n" + plan)
+	t.Log("\n" + run(t, ctx, d, "firstlightd", "replace", old.Name, "--confirm", word))
 	require.NoError(t, d.Kill(ctx, "firstlightd"))
 	follow(t, ctx, d, began, func(hosts map[string]metal3api.BareMetalHost) bool {
 		h := hosts[old.Name]

@@ -89,6 +89,16 @@ func run(t *testing.T, ctx context.Context, d *scenario.Scenario, name string, a
 	return out
 }
 
+// readWord runs a command of the daemon that loses data without confirming it; the word that confirms what it printed is
+// its last.
+func readWord(t *testing.T, ctx context.Context, d *scenario.Scenario, args ...string) (printed, word string) {
+	t.Helper()
+	printed = run(t, ctx, d, "firstlightd", args...)
+	words := strings.Fields(printed)
+	require.NotEmpty(t, words)
+	return printed, words[len(words)-1]
+}
+
 // provision brings n hosts into service.
 func provision(t *testing.T, ctx context.Context, d *scenario.Scenario, n int) {
 	t.Helper()
