@@ -107,7 +107,7 @@ func textLength(text []byte, n *yaml.Node) int {
 func blockLength(text []byte) (length int) {
 	indent := -1
 	for line := range bytes.Lines(text) {
-		if length > 0 && len(bytes.TrimSpace(line)) > 0 {
+		if length > 0 && len(bytes.Trim(line, " \r\n")) > 0 { // a tab is text
 			of := len(line) - len(bytes.TrimLeft(line, " "))
 			if indent < 0 {
 				indent = of

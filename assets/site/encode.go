@@ -63,6 +63,8 @@ func yamlNode(v reflect.Value, show func(Secret) string) *yaml.Node {
 		switch t := v.Interface().(type) {
 		case Secret:
 			return textNode(show(t))
+		case PrivateKey:
+			return textNode(show(t.Secret))
 		case Consent:
 			if t == "true" || t == "false" {
 				return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: string(t)}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,12 +26,14 @@ type Follow struct {
 
 // GitRepository is a branch that is followed.
 type GitRepository struct {
-	URL      GitURL       `yaml:"url" required:"true" doc:"https://HOST/PATH. http:// is for commits that verify checks, and without a password."`
-	Branch   string       `yaml:"branch" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$" hint:"a branch such as main or release/1" default:"main" doc:"Branch that is followed."`
-	Username string       `yaml:"username" default:"git" doc:"The appliance's user there."`
-	Password Secret       `yaml:"password" doc:"Its password or token; it needs no more than the right to read."`
-	CA       Certificates `yaml:"ca" doc:"Authority of the server's certificate, PEM, in place of the public ones."`
-	Verify   []CommitKey  `yaml:"verify" doc:"Who signs commits: SSH public keys, or OpenPGP public keys in armor. With one, a branch whose last commit none of them has signed is not followed."`
+	URL        GitURL       `yaml:"url" required:"true" doc:"https://HOST/PATH or ssh://USER@HOST/PATH. http:// is for commits that verify checks, and without a password."`
+	Branch     string       `yaml:"branch" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$" hint:"a branch such as main or release/1" default:"main" doc:"Branch that is followed."`
+	Username   string       `yaml:"username" default:"that of url, else git" doc:"The appliance's user there."`
+	Password   Secret       `yaml:"password" doc:"Its password or token, with https; it needs no more than the right to read."`
+	PrivateKey PrivateKey   `yaml:"privateKey" doc:"The key that logs in with ssh, OpenSSH's form or PEM, without a passphrase; it needs no more than the right to read."`
+	KnownHosts []KnownHost  `yaml:"knownHosts" doc:"The keys that the host may have with ssh, each a line that ssh-keyscan prints, or of known_hosts, in quotes. A host with another one is not logged in to."`
+	CA         Certificates `yaml:"ca" doc:"Authority of the server's certificate, PEM, in place of the public ones."`
+	Verify     []CommitKey  `yaml:"verify" doc:"Who signs commits: SSH public keys, or OpenPGP public keys in armor. With one, a branch whose last commit none of them has signed is not followed."`
 }
 
 // Bucket is a bucket that is followed. Nothing in it is signed: who may write there decides what the appliance does.
@@ -60,7 +64,7 @@ func (f *Follow) withDefaults() *Follow {
 	if d.Git != nil {
 		d.Git = cloneOrZero(d.Git)
 		d.Git.Branch = cmp.Or(d.Git.Branch, "main")
-		d.Git.Username = cmp.Or(d.Git.Username, "git")
+		d.Git.Username = d.Git.user()
 	}
 	if d.Bucket != nil {
 		d.Bucket = cloneOrZero(d.Bucket)
@@ -91,14 +95,18 @@ func (r *reader) checkFollow(f *Follow) {
 	}
 	if b := f.Bucket; b != nil {
 		r.checkStore(at+".bucket", b.Endpoint, b.CA)
-		if strings.HasPrefix(string(b.Endpoint), "http:") {
+		if strings.HasPrefix(strings.ToLower(string(b.Endpoint)), "http:") {
 			r.Report(at+".bucket.endpoint", "with http, whoever is on the way decides what this appliance does; use https")
 		}
 	}
 }
 
 func (r *reader) checkGitRepository(at string, g *GitRepository) {
-	if !strings.HasPrefix(string(g.URL), "http:") {
+	scheme, _ := g.URL.parts()
+	if scheme != "" {
+		r.checkGitLogin(at, g)
+	}
+	if scheme != "http" {
 		return
 	}
 	switch {
@@ -111,18 +119,32 @@ func (r *reader) checkGitRepository(at string, g *GitRepository) {
 	}
 }
 
-// GitURL is where a repository is: https://HOST/PATH, or http://.
+// GitURL is where a repository is: https://HOST/PATH, http:// or ssh://USER@HOST/PATH.
 type GitURL string
 
 func (u GitURL) String() string { return string(u) }
 
+// shortForm is how Git takes an address by SSH in short.
+var shortForm = regexp.MustCompile(`^([A-Za-z0-9._-]+@)?([A-Za-z0-9.-]+):/*([!-.0-?A-~][!-?A-~]*)$`)
+
 // ParseText reads one without credentials, which are secrets and have fields of their own.
 func (u *GitURL) ParseText(s string) error {
+	if short := shortForm.FindStringSubmatch(s); short != nil && !strings.Contains(s, "://") {
+		return fmt.Errorf("the short form of an address is not read; write ssh://%s%s/%s", short[1], short[2], short[3])
+	}
+
 	v, err := url.Parse(s)
+	if err != nil || v.Host == "" || !slices.Contains([]string{"http", "https", "ssh"}, v.Scheme) || v.RawQuery != "" ||
+		v.Fragment != "" {
+		return errors.New("this is not an address of a repository; use https://HOST/PATH or ssh://USER@HOST/PATH")
+	}
+	_, hasPassword := v.User.Password()
 	switch {
-	case err != nil || v.Host == "" || v.Scheme != "http" && v.Scheme != "https" || v.RawQuery != "" || v.Fragment != "":
-		return errors.New("this is not an address of a repository; use https://HOST/PATH")
-	case v.User != nil:
+	case v.Scheme == "ssh" && hasPassword:
+		return errors.New("a password does not belong into an address, and ssh takes none here; use privateKey")
+	case v.Scheme == "ssh" && (v.Hostname() == "" || strings.Trim(v.Path, "/") == ""):
+		return errors.New("it does not say which repository; use ssh://USER@HOST/PATH")
+	case v.Scheme != "ssh" && v.User != nil:
 		return errors.New("credentials do not belong into an address; use username and password")
 	}
 

@@ -17,7 +17,7 @@ import (
 const mark = `"` + redacted + `"`
 
 // Mask is a document with its secrets hidden, for people who read or edit it: lines, order and comments are as they
-// were written. Where a secret is written in a way that cannot be replaced in its place, such as a block of several
+// were written. Where a secret is written in a way that cannot be replaced in its place, such as quotes over several
 // lines, all of the document is written as Redact does; so is the first of several documents. Its error is that of a
 // text that is no YAML.
 func Mask(text []byte) ([]byte, error) {
@@ -220,8 +220,8 @@ func lineStarts(text []byte) []int {
 	return starts
 }
 
-// span is where an alias, or a scalar of one line, is in its text, with its quotes; false if it is written in another
-// way.
+// span is where an alias, a scalar of one line or a block is in its text, with its quotes; false if it is written in
+// another way.
 func span(text []byte, lines []int, n *yaml.Node) (start, end int, ok bool) {
 	if start, ok = startOf(text, lines, n); !ok {
 		return 0, 0, false
@@ -246,7 +246,7 @@ func startOf(text []byte, lines []int, n *yaml.Node) (start int, ok bool) {
 	return start + len(properties.Find(text[start:])), true
 }
 
-// scalarLength is how many bytes a scalar or an alias takes at the beginning of a text.
+// scalarLength is how many bytes a scalar or an alias takes at the beginning of a text, without the end of its last line.
 func scalarLength(text []byte, n *yaml.Node) (int, bool) {
 	if n.Kind == yaml.AliasNode {
 		return len("*" + n.Value), bytes.HasPrefix(text, []byte("*"+n.Value))
@@ -260,12 +260,20 @@ func scalarLength(text []byte, n *yaml.Node) (int, bool) {
 		form = singleQuoted
 	case 0:
 		return len(n.Value), bytes.HasPrefix(line, []byte(n.Value))
+	case yaml.LiteralStyle, yaml.FoldedStyle:
+		if !blockHeader.Match(line) || strings.TrimSpace(n.Value) == "" {
+			return 0, false
+		}
+		return len(bytes.TrimRight(text[:blockLength(text)], "\r\n")), true
 	default:
 		return 0, false
 	}
 	length := len(form.Find(line))
 	return length, length > 0
 }
+
+// blockHeader is one without an indentation of its own: the lines of such a block are indented as its first one.
+var blockHeader = regexp.MustCompile(`^[|>][+-]?[ \t]*\r?$`)
 
 var (
 	doubleQuoted = regexp.MustCompile(`(?s)^"(?:[^"\\]|\\.)*"`)

@@ -41,7 +41,8 @@ func TestMaskHidesSecretsInTheirPlaces(t *testing.T) {
 
 func TestMaskWritesADocumentAgainWhereItMust(t *testing.T) {
 	for _, text := range []string{
-		"name: a\nnodeDefaults:\n  bmc:\n    password: |-\n      one line\n",
+		"name: a\nnodeDefaults:\n  bmc:\n    password: |2-\n        one\n      # line\n", // that line would become a comment
+		"name: a\nnodeDefaults:\n  bmc:\n    password: |+\n\n",
 		"name: a\nnodeDefaults: {bmc: {password: !!str plain}}\n",
 		"name: a\nnodeDefaults: {bmc: {password: \"one\\\n   line\"}}\n",
 		"name: a\nnodeDefaults: {bmc: {password: [p@ss, {a: w0rd}]}}\n",
@@ -70,12 +71,15 @@ func TestMaskHidesSecretsThatAreWrittenInOddWays(t *testing.T) {
 		"nodeDefaults: {bmc: {username: &u admin, password: *u}}\n": "nodeDefaults: {bmc: {username: &u admin, password: \"[redacted]\"}}\n",
 		"nodeDefaults: {bmc: {password: &p a}, os: {password: *p}}\n": "nodeDefaults: {bmc: {password: &p \"[redacted]\"}, " +
 			"os: {password: \"[redacted]\"}}\n",
-		"name: &k password\n*k : hunter2\n":             "name: &k password\n*k : \"[redacted]\"\n",
-		"name: a # oldPassword: hunter2\n":              "name: a # oldPassword: [redacted]\n",
-		"name: a # bmc_password=hunter2\n":              "name: a # bmc_password=[redacted]\n",
-		"name: a # the old password was hunter2\n":      "name: a # the old password was [redacted]\n",
-		"name: {a: \"b\"#password: hunter2\n}\n":        "name: {a: \"b\"#password: [redacted]\n}\n",
-		"name: \"a#password: b\"\nbmc: {password: c}\n": "name: \"a#password: b\"\nbmc: {password: \"[redacted]\"}\n",
+		"name: &k password\n*k : hunter2\n":                                              "name: &k password\n*k : \"[redacted]\"\n",
+		"name: a # oldPassword: hunter2\n":                                               "name: a # oldPassword: [redacted]\n",
+		"name: a # bmc_password=hunter2\n":                                               "name: a # bmc_password=[redacted]\n",
+		"name: a # the old password was hunter2\n":                                       "name: a # the old password was [redacted]\n",
+		"bmc:\n  privateKey: |  \n\n    a\n      b\n\n    c\n\n  # of room 4\nname: a\n": "bmc:\n  privateKey: \"[redacted]\"\n\n  # of room 4\nname: a\n",
+		"bmc:\n  password: >-\n    a\n    # b\nname: a":                                  "bmc:\n  password: \"[redacted]\"\nname: a",
+		"bmc:\r\n  password: |\r\n    a\r\nname: a\r\n":                                  "bmc:\r\n  password: \"[redacted]\"\r\nname: a\r\n",
+		"name: {a: \"b\"#password: hunter2\n}\n":                                         "name: {a: \"b\"#password: [redacted]\n}\n",
+		"name: \"a#password: b\"\nbmc: {password: c}\n":                                  "name: \"a#password: b\"\nbmc: {password: \"[redacted]\"}\n",
 	} {
 		masked, err := Mask([]byte(text))
 		require.NoError(t, err, text)
@@ -189,6 +193,7 @@ func FuzzMask(f *testing.F) {
 	f.Add(written)
 	f.Add("a: &x {password: b}\nc: *x\n")
 	f.Add("password: \"a\\\"b\" # password: c\n")
+	f.Add("a:\n  password: |+\n    b\n   \t\n    # c\n\n  # d\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		masked, err := Mask([]byte(text))
 		if err != nil {

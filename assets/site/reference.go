@@ -69,6 +69,6 @@ func describeType(t reflect.Type, tag reflect.StructTag) string {
 	return map[string]string{
 		"Name": "name", "MAC": "MAC", "Interface": "NIC", "Range": "address range", "Duration": "duration", "Memory": "amount of memory", "Amount": "amount", "Certificates": "PEM certificates",
 		"Host": "host name or address", "URL": "URL", "SHA256": "SHA-256", "SSHKey": "SSH public key", "SigningKey": "public half of a signing key", "GitURL": "URL", "CommitKey": "public key", "BMCAddress": "BMC address",
-		"Consent": "true, false or fingerprint", "CertificateCheck": "one of pin, ca, none", "LinkAddress": "dhcp, none or address/length", "Secret": "secret", "Addr": "address", "Prefix": "CIDR",
+		"Consent": "true, false or fingerprint", "CertificateCheck": "one of pin, ca, none", "LinkAddress": "dhcp, none or address/length", "Secret": "secret", "PrivateKey": "secret", "KnownHost": "host key", "Addr": "address", "Prefix": "CIDR",
 	}[t.Name()]
 }

@@ -111,8 +111,10 @@ func patternOf(t reflect.Type) string {
 		return `^[0-9]{1,9}(` + memoryUnits + `)$`
 	case reflect.TypeFor[Host]():
 		return `^[A-Za-z0-9.:-]{1,253}$`
-	case reflect.TypeFor[URL](), reflect.TypeFor[GitURL]():
+	case reflect.TypeFor[URL]():
 		return `^[Hh][Tt][Tt][Pp][Ss]?://[^/@]+`
+	case reflect.TypeFor[GitURL]():
+		return `^([Hh][Tt][Tt][Pp][Ss]?://[^/@]+|[Ss][Ss][Hh]://[^/]+/)`
 	case reflect.TypeFor[SHA256]():
 		return `^` + hex + `{64}$`
 	case reflect.TypeFor[Consent]():

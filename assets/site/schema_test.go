@@ -88,6 +88,7 @@ func TestSchemaAndSampleHaveEveryField(t *testing.T) {
 	full, ok := instance(t, readFile(t, "testdata/valid/full.yaml")).(map[string]any)
 	require.True(t, ok)
 	bucket := instance(t, readFile(t, "testdata/valid/follow-bucket.yaml")) // where full follows a repository
+	ssh := instance(t, readFile(t, "testdata/valid/follow-ssh.yaml"))       // and that by https
 	for _, f := range Fields() {
 		node := schema
 		for key := range strings.SplitSeq(f.Path, ".") {
@@ -103,7 +104,9 @@ func TestSchemaAndSampleHaveEveryField(t *testing.T) {
 		assert.NotEmpty(t, f.Type, f.Path)
 		there := false
 		for _, path := range alike(f.Path) {
-			there = there || given(full, strings.Split(path, ".")) || given(bucket, strings.Split(path, "."))
+			for _, document := range []any{full, bucket, ssh} {
+				there = there || given(document, strings.Split(path, "."))
+			}
 		}
 		assert.True(t, there, "%s is not in testdata/valid/full.yaml", f.Path)
 	}

@@ -118,7 +118,7 @@ func listSecretKeys(t reflect.Type, seen map[reflect.Type]bool) (keys []string) 
 	seen[t] = true
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if f.Type == reflect.TypeFor[Secret]() {
+		if f.Type == reflect.TypeFor[Secret]() || f.Type == reflect.TypeFor[PrivateKey]() {
 			keys = append(keys, strings.ToLower(name))
 		} else {
 			keys = append(keys, listSecretKeys(f.Type, seen)...)

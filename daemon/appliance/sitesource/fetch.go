@@ -29,13 +29,15 @@ type Request struct {
 
 // Git is a branch of a repository.
 type Git struct {
-	URL      string   `json:"url"`
-	Branch   string   `json:"branch"`
-	Username string   `json:"username,omitempty"`
-	Password string   `json:"password,omitempty"`
-	CA       string   `json:"ca,omitempty"`      // PEM
-	OpenPGP  []string `json:"openPGP,omitempty"` // keys that sign commits, in armor
-	SSH      []string `json:"ssh,omitempty"`     // the same, as in authorized_keys
+	URL        string   `json:"url"`
+	Branch     string   `json:"branch"`
+	Username   string   `json:"username,omitempty"`
+	Password   string   `json:"password,omitempty"`
+	PrivateKey string   `json:"privateKey,omitempty"` // that logs in by SSH
+	KnownHosts []string `json:"knownHosts,omitempty"` // lines as in known_hosts
+	CA         string   `json:"ca,omitempty"`         // PEM
+	OpenPGP    []string `json:"openPGP,omitempty"`    // keys that sign commits, in armor
+	SSH        []string `json:"ssh,omitempty"`        // the same, as in authorized_keys
 }
 
 // Bucket is a bucket of an S3 store.

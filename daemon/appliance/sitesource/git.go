@@ -34,7 +34,13 @@ func fetchGit(ctx context.Context, g Git, r Request) (Answer, error) {
 		return Answer{}, err
 	}
 	auth := &fluxgit.AuthOptions{Transport: fluxgit.TransportType(u.Scheme), Host: u.Host}
-	if g.Password != "" {
+	var login *sshLogin
+	switch {
+	case auth.Transport == fluxgit.SSH:
+		if login, err = useSSH(g, u, auth); err != nil {
+			return Answer{}, err
+		}
+	case g.Password != "":
 		auth.Username, auth.Password = g.Username, g.Password
 	}
 
@@ -49,7 +55,7 @@ func fetchGit(ctx context.Context, g Git, r Request) (Answer, error) {
 		SparseCheckoutDirectories: []string{noFolder},
 	})
 	if err != nil {
-		return Answer{}, err
+		return Answer{}, login.explain(err)
 	}
 	if commit == nil {
 		return Answer{}, fmt.Errorf("the repository has no commit on branch %s", g.Branch)

@@ -61,7 +61,7 @@ func newGitServer(t *testing.T) *gitServer {
 	root := t.TempDir()
 	r := &gitServer{t: t, dir: filepath.Join(root, "work")}
 	r.password.Store("first token")
-	bare := filepath.Join(root, "sites.git")
+	bare := r.bare()
 	r.git("init", "--quiet", "--bare", "--initial-branch=main", bare)
 	r.git("clone", "--quiet", bare, r.dir)
 

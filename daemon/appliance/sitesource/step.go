@@ -187,7 +187,17 @@ func sourceName(f *site.Follow) string {
 func newRequest(f *site.Follow) Request {
 	q := Request{Path: f.Path}
 	if g := f.Git; g != nil {
-		q.Git = &Git{URL: string(g.URL), Branch: g.Branch, Username: g.Username, Password: g.Password.Reveal(), CA: string(g.CA)}
+		q.Git = &Git{
+			URL:        string(g.URL),
+			Branch:     g.Branch,
+			Username:   g.Username,
+			Password:   g.Password.Reveal(),
+			PrivateKey: g.PrivateKey.Reveal(),
+			CA:         string(g.CA),
+		}
+		for _, host := range g.KnownHosts {
+			q.Git.KnownHosts = append(q.Git.KnownHosts, string(host))
+		}
 		for _, key := range g.Verify {
 			if key.IsOpenPGP() {
 				q.Git.OpenPGP = append(q.Git.OpenPGP, string(key))

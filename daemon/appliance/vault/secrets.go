@@ -66,7 +66,7 @@ func Secrets() []Secret {
 			Used: "config drives: hashes of passwords, public keys", Rotated: bySite},
 		{Name: "site", Owner: "owner", Away: true,
 			Files: []string{"/run/firstlight/site/site.yaml", "/usr/share/firstlight/site.yaml", data + "/secret/site-history/*.yaml"},
-			Used:  "logins of BMCs, users of nodes, keys of stores", Rotated: bySite},
+			Used:  "logins of BMCs, users of nodes, keys of stores and of the source", Rotated: bySite},
 		{Name: "Kubernetes' authorities", Owner: "appliance",
 			Files: []string{pki + "/ca.key", pki + "/sa.key", pki + "/front-proxy-ca.key", pki + "/etcd/ca.key"}, Away: true,
 			Used: "certificates and tokens of the appliance's own Kubernetes", Rotated: never},
