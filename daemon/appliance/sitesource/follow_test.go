@@ -66,12 +66,12 @@ func (f *fleet) tell(done string) {
 }
 
 // generalize replaces the address and the hashes of this run by those of a transcript.
-func (f *fleet) generalize(text string) string {
-	for i, hash := range f.commits {
+func (r *gitServer) generalize(text string) string {
+	for i, hash := range r.commits {
 		name := fmt.Sprintf("commit%d", i+1)
 		text = strings.NewReplacer(hash, name, hash[:12], name).Replace(text)
 	}
-	return strings.ReplaceAll(text, strings.TrimSuffix(f.url, "/sites.git"), "https://git.example")
+	return strings.ReplaceAll(text, strings.TrimSuffix(r.url, "/sites.git"), "https://git.example")
 }
 
 func TestTwoAppliancesFollowOneSource(t *testing.T) {

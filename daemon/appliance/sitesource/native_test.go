@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/crd"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/console"
@@ -78,6 +80,22 @@ func isThere(c client.Client, o *unstructured.Unstructured) bool {
 	return c.Get(context.Background(), client.ObjectKeyFromObject(o), o) == nil
 }
 
+// listObjects are the objects of a source that an API has.
+func listObjects(t *testing.T, c client.Client) string {
+	var all []string
+	for _, kind := range []string{"bpa.akraino.org/v1alpha1 Provisioning", "kpa.akraino.org/v1alpha1 Component"} {
+		apiVersion, kind, _ := strings.Cut(kind, " ")
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(apiVersion)
+		list.SetKind(kind + "List")
+		require.NoError(t, c.List(t.Context(), list, client.HasLabels{label.Source}))
+		for _, o := range list.Items {
+			all = append(all, describeObject(&o))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
 // TestTwoAPIsGetTheObjectsOfOneSource: real API servers of two appliances, with the rights of the source's account.
 func TestTwoAPIsGetTheObjectsOfOneSource(t *testing.T) {
 	r := newGitServer(t)
@@ -116,6 +134,27 @@ func TestTwoAPIsGetTheObjectsOfOneSource(t *testing.T) {
 		require.True(t, isThere(c, shop))
 		assert.Equal(t, labelOf(a.Status().From), shop.GetLabels()[label.Source])
 	}
+
+	var page strings.Builder
+	tell := func(done string) {
+		fmt.Fprintf(&page, "# %s\n", done)
+		for i, m := range []*machine{a, b} {
+			said := strings.TrimPrefix(r.generalize(console.SourceText(m.Status())), "source        ")
+			fmt.Fprintf(&page, "appliance %d: %s\n              objects: %s\n", i+1, said, listObjects(t, []client.Client{adminA, adminB}[i]))
+		}
+		page.WriteString("\n")
+	}
+	tell("A Provisioning and a Component are pushed.")
+	b.linked, a.now, b.now = false, a.now.Truncate(time.Hour).Add(time.Hour), b.now.Truncate(time.Hour).Add(time.Hour)
+	r.write("sites/rack-a/cache.yaml", strings.ReplaceAll(component, "shop", "cache"))
+	r.push("one more")
+	a.look()
+	b.look()
+	tell("Another Component is pushed while the second appliance has no link.")
+	b.linked = true
+	b.look()
+	tell("It has its link again.")
+	goldentest.CheckPart(t, "../../../docs/sites.md", "objects", "```\n"+strings.TrimSpace(page.String())+"\n```\n")
 
 	limited, err := client.New(impersonate(configA), client.Options{})
 	require.NoError(t, err)
