@@ -59,6 +59,13 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 			}
 			return workload.Asker{}.AskLog(ctx, text, of)
 		},
+		Chains: func(ctx context.Context, c status.Cluster) ([]workload.Chain, error) {
+			text, err := d.readKubeconfig(ctx, c)
+			if err != nil {
+				return nil, err
+			}
+			return workload.Asker{}.AskChains(ctx, text)
+		},
 
 		Numbers:     d.history.Samples,
 		Update:      d.updateState,

@@ -176,8 +176,8 @@ var pairs = map[string][]string{
 	// Whoever uses a cluster's kubeconfig reads it as the installer does.
 	"daemon/clusters/kpa":            {"daemon/clusters/contract"},
 	"daemon/clusters/metal3provider": {"daemon/clusters/contract"},
-	// Tenants are shown as their controller has them.
-	"daemon/clusters/workload": {"daemon/clusters/contract", "daemon/addons/tenants"},
+	// Tenants are shown as their controller has them, service chains as their parts count.
+	"daemon/clusters/workload": {"daemon/clusters/contract", "daemon/addons/tenants", "daemon/addons/chain"},
 	// Clusters of Cluster API are tried as the installer tries its own.
 	"daemon/clusters/clusterapi": {"daemon/clusters/contract"},
 }

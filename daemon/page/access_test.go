@@ -24,7 +24,8 @@ func shownPages(t *testing.T) map[string]document {
 			paths = append(paths, "/nodes/node-000", "/nodes/52:54:00:99:00:01", "/clusters/edge", "/clusters/lab")
 			paths = append(paths, "/site/documents/4", "/site/documents/5")
 			paths = append(paths, "/clusters/edge/pods/default/web", "/clusters/edge/pods/default/gone",
-				tenantPath("edge", "alpha"), tenantPath("edge", "beta"), tenantPath("edge", "gone"), tenantPath("lab", "alpha"))
+				tenantPath("edge", "alpha"), tenantPath("edge", "beta"), tenantPath("edge", "gone"), tenantPath("lab", "alpha"),
+				chainPath("edge"), chainPath("lab"))
 		}
 		for _, path := range paths {
 			pages[name+path] = b.open(path)
@@ -35,7 +36,7 @@ func shownPages(t *testing.T) map[string]document {
 	api.hosts = of.hosts
 	api.stick = of.siteText
 	b := logInAs(t, newServerWith(t, of, api.deeds()), Owner)
-	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", "/updates", "/secrets", "/appliance"} {
+	for _, path := range []string{"/", "/nodes/node-004", "/clusters", "/clusters/edge", chainPath("far"), "/updates", "/secrets", "/appliance"} {
 		pages["owner"+path] = b.open(path)
 	}
 	for _, path := range []string{webPath, webPath + "/logs/web", webPath + "/logs/web/previous", webPath + "/logs/none"} {

@@ -87,7 +87,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	paths := []string{
 		"/", "/nodes/node-000", "/nodes/node-001", "/nodes/node-004", "/nodes/node-004/console", "/nodes/52:54:00:99:00:01", "/discovered", "/clusters",
 		"/clusters/edge", "/clusters/lab", tenantPath("edge", "alpha"), tenantPath("edge", "gone"), tenantPath("lab", "alpha"),
-		tenantEditLink("edge", "alpha"), tenantEditLink("edge", ""), webPath, webPath + "/logs/web", webPath + "/logs/web/previous", webPath + "/logs/none",
+		chainPath("edge"), chainPath("lab"), chainPath("far"), tenantEditLink("edge", "alpha"), tenantEditLink("edge", ""), webPath, webPath + "/logs/web", webPath + "/logs/web/previous", webPath + "/logs/none",
 		"/addons", "/networks", "/uploads", "/numbers", "/updates", "/site", "/site/documents/4", editPath, "/secrets", "/appliance", "/nothing",
 	}
 	for _, a := range actions() {

@@ -28,6 +28,7 @@ func TestABrowserReadsEveryPage(t *testing.T) {
 		{webPath, "pod", "it ended last with Error, exit code 2"},
 		{webPath + "/logs/migrate", "log", "The last 500 lines"},
 		{tenantPath("edge", "alpha"), "tenant", "alpha-dev, alpha-prod"},
+		{chainPath("edge"), "chain", "1. generator"},
 		{"/numbers", "numbers", "100 MB/s"},
 		{"/updates", "updates", "is tried at the next start"},
 		{"/networks", "networks", "172.22.0.51"},

@@ -127,6 +127,9 @@ type workloadView struct {
 	Ref string
 }
 
+// ChainPath is the page of its service chains.
+func (v workloadView) ChainPath() string { return chainPath(v.Ref) }
+
 // PodPath is the page of a pod of the cluster.
 func (v workloadView) PodPath(p workload.Pod) string {
 	return podPath(v.Ref, workload.PodRef{Namespace: p.Namespace, Name: p.Name})

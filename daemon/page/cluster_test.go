@@ -221,7 +221,7 @@ func TestEveryReadingIsTriedByEveryRole(t *testing.T) {
 		s.sources.Workload = func(context.Context, status.Cluster) (workload.Contents, error) {
 			panic("a cluster is asked for someone who may not know")
 		}
-		s.sources.Pod, s.sources.Log = nil, nil // they panic, too
+		s.sources.Pod, s.sources.Log, s.sources.Chains = nil, nil, nil // they panic, too
 		w := logInAs(t, s, Owner).ask("GET", path, "")
 		require.Contains(t, w.Body.String(), "Not shown: the appliance&#39;s API server does not allow that to your role.")
 		if of.isWhole {

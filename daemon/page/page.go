@@ -71,6 +71,8 @@ type Sources struct {
 	// Pod and Log ask a cluster about one pod, and what one of its containers printed, in the same way.
 	Pod func(ctx context.Context, c status.Cluster, pod workload.PodRef) (workload.PodDetails, error)
 	Log func(ctx context.Context, c status.Cluster, of workload.LogRef) (workload.Log, error)
+	// Chains asks a cluster what its service chains have counted, in the same way.
+	Chains func(ctx context.Context, c status.Cluster) ([]workload.Chain, error)
 	// Secrets lists the appliance's secrets, without a value. It does not answer from memory.
 	Secrets func(ctx context.Context) vault.Listing
 
@@ -114,6 +116,7 @@ type Server struct {
 	workloads *lookup[workloadAnswer]
 	pods      *lookup[podAnswer]
 	logs      *lookup[logAnswer]
+	chains    *lookup[chainAnswer]
 	secrets   *lookup[vault.Listing]
 	versions  *lookup[updateAnswer]
 }
@@ -140,7 +143,7 @@ func New(
 	s.handler = s.newHandler()
 	s.issuers = newIssuers(deeds.API)
 	s.reviews, s.workloads, s.secrets = s.newReviews(), s.newWorkloads(), s.newSecrets()
-	s.pods, s.logs, s.versions = s.newPods(), s.newLogs(), s.newVersions()
+	s.pods, s.logs, s.chains, s.versions = s.newPods(), s.newLogs(), s.newChains(), s.newVersions()
 	return s
 }
 

@@ -44,6 +44,7 @@ type picture struct {
 	workloads map[string]answer[workloadAnswer] // of clusters that somebody looks at, by status.ClusterRef
 	pods      map[string]answer[podAnswer]      // that somebody looks at, by podKey
 	logs      map[string]answer[logAnswer]      // that somebody reads, by logKey
+	chains    map[string]answer[chainAnswer]    // likewise, by status.ClusterRef
 	secrets   *answer[vault.Listing]            // nil while nobody looks
 
 	versions *answer[updateAnswer] // likewise
@@ -89,6 +90,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		workloads:    s.workloads.known(),
 		pods:         s.pods.known(),
 		logs:         s.logs.known(),
+		chains:       s.chains.known(),
 
 		discover: s.sources.Site().Discover,
 		siteText: s.sources.SiteText(),
@@ -181,9 +183,10 @@ func (p *picture) digest() (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// answers are what clusters said, without the time of each: it changes when nothing else does.
+// answers are what clusters said, without the time of each: it changes when nothing else does. That of a reading of
+// counters is a part of it, and an open page asks for the next one as soon as one is there.
 func (p *picture) answers() []any {
-	return []any{valuesOf(p.workloads), valuesOf(p.pods), valuesOf(p.logs)}
+	return []any{valuesOf(p.workloads), valuesOf(p.pods), valuesOf(p.logs), valuesOf(p.chains)}
 }
 
 func valuesOf[T any](answers map[string]answer[T]) map[string]T {

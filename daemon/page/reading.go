@@ -32,6 +32,13 @@ func readings() []reading {
 			ask:      (*Server).askWorkload,
 		},
 		{
+			pattern:  chainPattern,
+			resource: "workloads",
+			needs:    Viewer,
+			isWhole:  true,
+			ask:      (*Server).askChain,
+		},
+		{
 			pattern:  tenantPattern,
 			resource: "workloads",
 			needs:    Viewer,

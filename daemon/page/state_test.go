@@ -43,6 +43,7 @@ type state struct {
 	workloads map[string]workload.Contents // by cluster; one without any does not answer
 	pods      map[workload.PodRef]workload.PodDetails
 	logs      map[workload.LogRef]workload.Log
+	chains    map[string]func() []workload.Chain // by cluster; one without any does not answer
 	numbers   []metrics.Sample
 	writing   stickupdate.BackgroundState
 	updates   func() UpdateState // nil: the stick cannot be read
@@ -82,6 +83,12 @@ func (s *state) sources() Sources {
 			}
 			return workload.Log{}, fmt.Errorf("container %s is not valid for pod %s", of.Container, of.Pod.Name)
 		},
+		Chains: func(_ context.Context, c status.Cluster) ([]workload.Chain, error) {
+			if read, ok := s.chains[c.Name]; ok {
+				return read(), nil
+			}
+			return nil, errors.New("https://172.22.1.5:6443: i/o timeout")
+		},
 		SiteText:    func() []byte { return s.siteText },
 		SiteHistory: func() []sitedocument.Entry { return s.history },
 		DHCP:        func() []NetworkDHCP { return s.dhcp },
@@ -114,6 +121,7 @@ func newServerWith(t testing.TB, of *state, deeds Deeds) *Server {
 	s.pods.timeout, s.pods.wait = hung, hung
 	s.versions.timeout, s.versions.wait = hung, hung
 	s.logs.timeout, s.logs.wait = hung, hung
+	s.chains.timeout, s.chains.wait = hung, hung
 	s.tenants.add("edge/alpha", changedAlpha())
 	s.drafts.key = keyOfDrafts
 	s.drafts.add([]byte(draftText), sitedocument.Digest(of.siteText), new(site.Site), &site.Site{Name: "rack-8"})
@@ -225,6 +233,7 @@ func rack(nodes int) *state {
 	}
 	s.workloads = map[string]workload.Contents{"edge": contents()}
 	s.pods, s.logs = recordedPods()
+	s.chains = map[string]func() []workload.Chain{"edge": passing(), "far": func() []workload.Chain { return nil }}
 	s.doc.Components = components()
 	s.siteText, s.history = recordedSite(nodes)
 	s.dhcp = servedNetworks()

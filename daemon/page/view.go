@@ -39,6 +39,7 @@ func views() []view {
 			return newClustersView(p, by), "Clusters", true
 		}},
 		{"/clusters/{name}", "", "", "cluster.html", showCluster},
+		{chainPattern, "", "", "chain.html", showChain},
 		{tenantPattern, "", "", "tenant.html", showTenant},
 		{podPattern, "", "", "pod.html", showPod},
 		{logPattern, "", "", "log.html", showLog},

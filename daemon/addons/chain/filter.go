@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"firstlight.dev/firstlight/assets/excerpt"
+	"firstlight.dev/firstlight/daemon/addons/chain/counters"
 )
 
 // RulesKey is the key of the ConfigMap that has the rules (ParseRules).
@@ -44,11 +45,12 @@ type Filter struct {
 	Log                  *slog.Logger
 
 	mu       sync.Mutex
-	found    bool   // an earlier container of the pod left rules in force
-	rules    []Rule // that hold
-	holds    bool   // some do
-	problem  string // with the ConfigMap of now; "" is none
-	reported string // the version and the problem that there is an Event for
+	found    bool      // an earlier container of the pod left rules in force
+	rules    []Rule    // that hold
+	holds    bool      // some do
+	changed  time.Time // the rules that hold were given to the kernel then, and counters began at zero
+	problem  string    // with the ConfigMap of now; "" is none
+	reported string    // the version and the problem that there is an Event for
 
 	passed, dropped meter
 }
@@ -56,11 +58,15 @@ type Filter struct {
 // Filtering is what a firewall says of itself.
 type Filtering struct {
 	Rules            []RuleCount `json:"rules"`
-	Passed           uint64      `json:"passed"`  // packets that no rule fitted
-	Dropped          uint64      `json:"dropped"` // packets, by whatever
+	Passed           uint64      `json:"passed"`         // packets that no rule fitted
+	Forwarded        uint64      `json:"forwarded"`      // packets, by whatever
+	ForwardedBytes   uint64      `json:"forwardedBytes"` // of these, with the headers of IP and above
+	Dropped          uint64      `json:"dropped"`        // packets, by whatever
 	PassedPerSecond  float64     `json:"passedPerSecond"`
 	DroppedPerSecond float64     `json:"droppedPerSecond"`
 	Problem          string      `json:"problem,omitempty"` // why the rules of the ConfigMap are not those that hold
+
+	changed time.Time // see Filter
 }
 
 // RuleCount is a rule and the packets that it decided since the rules changed last.
@@ -139,6 +145,9 @@ func (f *Filter) apply(ctx context.Context, have *corev1.ConfigMap) {
 	if err == nil {
 		f.mu.Lock()
 		f.rules = rules // as the counters are
+		if changed {
+			f.changed = time.Now()
+		}
 		f.mu.Unlock()
 		err = f.Open()
 	}
@@ -216,7 +225,7 @@ func (f *Filter) measure(ctx context.Context) (Filtering, error) {
 	defer f.mu.Unlock()
 	s := Filtering{
 		Rules: []RuleCount{}, Problem: f.problem,
-		PassedPerSecond: f.passed.rate(), DroppedPerSecond: f.dropped.rate(),
+		PassedPerSecond: f.passed.rate(), DroppedPerSecond: f.dropped.rate(), changed: f.changed,
 	}
 	if !f.holds {
 		return s, nil
@@ -227,10 +236,11 @@ func (f *Filter) measure(ctx context.Context) (Filtering, error) {
 		return Filtering{}, err
 	}
 	for i, n := range counts.Rules {
-		s.Rules = append(s.Rules, RuleCount{f.rules[i].String(), n})
+		s.Rules = append(s.Rules, RuleCount{f.rules[i].String(), n.Packets})
 	}
-	s.Passed = counts.Passed
-	_, s.Dropped = counts.divide(f.rules)
+	forwarded, dropped := counts.divide(f.rules)
+	s.Passed, s.Dropped = counts.Passed.Packets, dropped.Packets
+	s.Forwarded, s.ForwardedBytes = forwarded.Packets, forwarded.Bytes
 	return s, nil
 }
 
@@ -249,8 +259,8 @@ func (f *Filter) report(ctx context.Context) {
 
 	passed, dropped := counts.divide(f.rules)
 	at := time.Now()
-	f.Log.Info("forwarded", "packets_per_second", f.passed.advance(passed, at),
-		"dropped_per_second", f.dropped.advance(dropped, at), "rules", len(f.rules))
+	f.Log.Info("forwarded", "packets_per_second", f.passed.advance(passed.Packets, at),
+		"dropped_per_second", f.dropped.advance(dropped.Packets, at), "rules", len(f.rules))
 }
 
 func (f *Filter) page() page {
@@ -270,15 +280,23 @@ var (
 		"Packets that a rule of the firewall decided, since the rules changed last.", []string{"number", "rule"}, nil)
 	descUnmatched = prometheus.NewDesc("chain_unmatched_packets_total",
 		"Packets that passed the firewall since no rule fitted, since the rules changed last.", nil, nil)
-	descDropped = prometheus.NewDesc("chain_dropped_packets_total",
+	descForwarded = prometheus.NewDesc(counters.ForwardedPackets,
+		"Packets that passed the firewall, by whatever rule, since the rules changed last.", nil, nil)
+	descForwardedBytes = prometheus.NewDesc(counters.ForwardedBytes,
+		"Bytes of these, with the headers of IP and above.", nil, nil)
+	descDropped = prometheus.NewDesc(counters.DroppedPackets,
 		"Packets that the firewall dropped, since the rules changed last.", nil, nil)
-	descRefused = prometheus.NewDesc("chain_rules_refused",
+	descChanged = prometheus.NewDesc(counters.RulesChanged,
+		"When the rules that hold were given to the kernel, and the counters began at zero.", nil, nil)
+	descRefused = prometheus.NewDesc(counters.RulesRefused,
 		"1 while the rules of the ConfigMap are not those that hold.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (filterCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRule, descUnmatched, descDropped, descRefused} {
+	for _, d := range []*prometheus.Desc{
+		descRule, descUnmatched, descForwarded, descForwardedBytes, descDropped, descChanged, descRefused,
+	} {
 		to <- d
 	}
 }
@@ -295,8 +313,14 @@ func (c filterCollector) Collect(to chan<- prometheus.Metric) {
 	if s.Problem != "" {
 		refused = 1
 	}
+	if !s.changed.IsZero() {
+		began := float64(s.changed.UnixMilli()) / 1000
+		to <- prometheus.MustNewConstMetric(descChanged, prometheus.GaugeValue, began)
+	}
 	to <- prometheus.MustNewConstMetric(descRefused, prometheus.GaugeValue, refused)
 	to <- prometheus.MustNewConstMetric(descUnmatched, prometheus.CounterValue, float64(s.Passed))
+	to <- prometheus.MustNewConstMetric(descForwarded, prometheus.CounterValue, float64(s.Forwarded))
+	to <- prometheus.MustNewConstMetric(descForwardedBytes, prometheus.CounterValue, float64(s.ForwardedBytes))
 	to <- prometheus.MustNewConstMetric(descDropped, prometheus.CounterValue, float64(s.Dropped))
 	for i, r := range s.Rules {
 		to <- prometheus.MustNewConstMetric(descRule, prometheus.CounterValue, float64(r.Packets), fmt.Sprint(i+1), r.Rule)

@@ -227,8 +227,9 @@ func TestThePageOfTheFirewall(t *testing.T) {
 	assert.Equal(t, http.StatusOK, code)
 	_, text = get("/")
 	assert.JSONEq(t, `{"rules":[{"rule":"{protocol: udp, port: 9000, limit: 100/second, action: drop}","packets":0}],
-		"passed":0,"dropped":0,"passedPerSecond":0,"droppedPerSecond":0}`, text)
+		"passed":0,"forwarded":0,"forwardedBytes":0,"dropped":0,"passedPerSecond":0,"droppedPerSecond":0}`, text)
 	_, text = get("/metrics")
+	assert.Regexp(t, `(?m)^chain_rules_changed_timestamp_seconds 1\.[0-9]+e\+09$`, text)
 	assert.Contains(t, text, `chain_rule_packets_total{number="1",rule="{protocol: udp, port: 9000, limit: 100/second, action: drop}"} 0`)
 	assert.Contains(t, text, "chain_rules_refused 0\n")
 

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
+
+	"firstlight.dev/firstlight/daemon/addons/chain/counters"
 )
 
 // What a generator may be asked for. Larger packets would be divided on the way, and parts have no ports.
@@ -37,6 +39,7 @@ type Generator struct {
 type Sending struct {
 	To        string  `json:"to"`
 	Sent      uint64  `json:"sent"`   // packets
+	Bytes     uint64  `json:"bytes"`  // of these, without headers
 	Failed    uint64  `json:"failed"` // packets that the kernel refused
 	PerSecond float64 `json:"perSecond"`
 }
@@ -76,6 +79,9 @@ func (g *Generator) send(ctx context.Context, conn net.Conn) {
 	}
 }
 
+// bytesOf are those of so many packets: each has the same.
+func (g *Generator) bytesOf(packets uint64) uint64 { return packets * uint64(g.Size) }
+
 func (g *Generator) report() {
 	sent, failed := g.sent.Load(), g.failed.Load()
 	g.Log.Info("sent", "packets_per_second", g.meter.advance(sent, time.Now()), "packets", sent, "failed", failed)
@@ -87,12 +93,14 @@ func (g *Generator) report() {
 func (g *Generator) page() page {
 	return page{
 		Now: func(context.Context) (any, error) {
-			return Sending{g.To, g.sent.Load(), g.failed.Load(), g.meter.rate()}, nil
+			sent := g.sent.Load()
+			return Sending{g.To, sent, g.bytesOf(sent), g.failed.Load(), g.meter.rate()}, nil
 		},
 		Ready: func() error { return nil },
 		Metrics: []prometheus.Collector{
-			counter("chain_sent_packets_total", "Packets that the generator sent.", g.sent.Load),
-			counter("chain_send_errors_total", "Packets that the generator could not send.", g.failed.Load),
+			counter(counters.SentPackets, "Packets that the generator sent.", g.sent.Load),
+			counter(counters.SentBytes, "Bytes of these, without headers.", func() uint64 { return g.bytesOf(g.sent.Load()) }),
+			counter(counters.SendErrors, "Packets that the generator could not send.", g.failed.Load),
 		},
 		Log: g.Log,
 	}

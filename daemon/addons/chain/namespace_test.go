@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
+	"firstlight.dev/firstlight/daemon/addons/chain/counters"
 	"firstlight.dev/firstlight/image/lab/netns"
 )
 
@@ -214,6 +215,32 @@ func (w *wire) window(what string) (sent, received uint64, took time.Duration) {
 	return sent, received, took
 }
 
+// checkBytes: each part counts bytes as it says, the ends those of the payload and the firewall with 28 of headers.
+func (w *wire) checkBytes() {
+	w.t.Helper()
+	var sent Sending
+	w.ask("generator", &sent)
+	assert.Equal(w.t, sent.Sent*64, sent.Bytes)
+	var f Filtering
+	w.ask("firewall", &f)
+	assert.Positive(w.t, f.Forwarded)
+	assert.Equal(w.t, f.Forwarded*(64+28), f.ForwardedBytes)
+
+	for part, names := range map[string][]string{
+		"generator": {counters.SentPackets, counters.SentBytes, counters.SendErrors},
+		"firewall": {
+			counters.ForwardedPackets, counters.ForwardedBytes, counters.DroppedPackets, counters.RulesChanged, counters.RulesRefused,
+		},
+		"sink": {counters.ReceivedPackets, counters.ReceivedBytes},
+	} {
+		_, text, err := w.read(part, "/metrics")
+		require.NoError(w.t, err)
+		for _, name := range names {
+			assert.Regexp(w.t, "(?m)^"+name+" [0-9]", string(text), part)
+		}
+	}
+}
+
 func holds(rules int) func(Filtering) bool {
 	return func(f Filtering) bool { return f.Problem == "" && len(f.Rules) == rules }
 }
@@ -276,6 +303,7 @@ func TestPacketsThroughAChain(t *testing.T) {
 	_, metrics, err := w.read("sink", "/metrics")
 	require.NoError(t, err)
 	assert.Regexp(t, `(?m)^chain_received_packets_total [1-9]`, string(metrics))
+	w.checkBytes()
 	w.set("[]", holds(0))
 	all("no rule again")
 

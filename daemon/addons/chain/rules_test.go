@@ -148,7 +148,9 @@ func TestTableOfRules(t *testing.T) {
 func TestCountsAreDivided(t *testing.T) {
 	rules, err := ParseRules("[{action: accept, limit: 1/second}, {action: drop, protocol: udp}]")
 	require.NoError(t, err)
-	passed, dropped := Counts{Rules: []uint64{1, 20}, Passed: 300, Fragments: 4000, Stray: 50000}.divide(rules)
-	assert.EqualValues(t, 301, passed)
-	assert.EqualValues(t, 54020, dropped)
+	passed, dropped := Counts{
+		Rules: []Count{{1, 92}, {20, 1840}}, Passed: Count{300, 27600}, Fragments: Count{4000, 6}, Stray: Count{50000, 7},
+	}.divide(rules)
+	assert.Equal(t, Count{301, 27692}, passed)
+	assert.Equal(t, Count{54020, 1853}, dropped)
 }

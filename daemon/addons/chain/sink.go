@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+
+	"firstlight.dev/firstlight/daemon/addons/chain/counters"
 )
 
 // Sink counts datagrams that come to one address. It answers none.
@@ -81,8 +83,8 @@ func (s *Sink) page() page {
 		},
 		Ready: func() error { return nil },
 		Metrics: []prometheus.Collector{
-			counter("chain_received_packets_total", "Packets that came to the sink.", s.packets.Load),
-			counter("chain_received_bytes_total", "Bytes of these, without headers.", s.bytes.Load),
+			counter(counters.ReceivedPackets, "Packets that came to the sink.", s.packets.Load),
+			counter(counters.ReceivedBytes, "Bytes of these, without headers.", s.bytes.Load),
 		},
 		Log: s.Log,
 	}

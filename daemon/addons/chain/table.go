@@ -129,10 +129,17 @@ func (r Rule) render(counter string) string {
 	return strings.Join(parts, " ")
 }
 
-// Counts are packets since the rules changed last.
+// Count is what a counter of nftables counted.
+type Count struct {
+	Packets, Bytes uint64 // bytes with the headers of IP and above
+}
+
+func (c Count) add(more Count) Count { return Count{c.Packets + more.Packets, c.Bytes + more.Bytes} }
+
+// Counts are what was counted since the rules changed last.
 type Counts struct {
-	Rules                    []uint64 // that each rule decided, in the order of the rules
-	Passed, Fragments, Stray uint64
+	Rules                    []Count // that each rule decided, in the order of the rules
+	Passed, Fragments, Stray Count
 }
 
 // Count reads the counters of a table that was set with so many rules.
@@ -144,29 +151,29 @@ func (t *Table) Count(ctx context.Context, rules int) (Counts, error) {
 		return Counts{}, fmt.Errorf("read counters of table %s: %w", TableName, err)
 	}
 
-	packets := map[string]uint64{}
+	counted := map[string]Count{}
 	for _, c := range all {
-		if c != nil && c.Packets != nil {
-			packets[c.Name] = *c.Packets
+		if c != nil && c.Packets != nil && c.Bytes != nil {
+			counted[c.Name] = Count{*c.Packets, *c.Bytes}
 		}
 	}
 	counts := Counts{
-		Passed: packets[counterPassed], Fragments: packets[counterFragments], Stray: packets[counterStray],
+		Passed: counted[counterPassed], Fragments: counted[counterFragments], Stray: counted[counterStray],
 	}
 	for i := range rules {
-		counts.Rules = append(counts.Rules, packets[counterOf(i)])
+		counts.Rules = append(counts.Rules, counted[counterOf(i)])
 	}
 	return counts, nil
 }
 
 // divide sums up what passed and what did not.
-func (c Counts) divide(rules []Rule) (passed, dropped uint64) {
-	passed, dropped = c.Passed, c.Fragments+c.Stray
+func (c Counts) divide(rules []Rule) (passed, dropped Count) {
+	passed, dropped = c.Passed, c.Fragments.add(c.Stray)
 	for i, n := range c.Rules {
 		if rules[i].Action == Accept {
-			passed += n
+			passed = passed.add(n)
 		} else {
-			dropped += n
+			dropped = dropped.add(n)
 		}
 	}
 	return passed, dropped

@@ -2,6 +2,9 @@ package workload
 
 import (
 	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -20,6 +24,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"firstlight.dev/firstlight/daemon/addons/chain"
+	"firstlight.dev/firstlight/daemon/addons/chain/counters"
 	"firstlight.dev/firstlight/daemon/appliance/audit"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox"
 )
@@ -71,6 +77,7 @@ func TestARealAPIServerIsAsked(t *testing.T) {
 
 	assert.False(t, c.HasTenants)
 	shareByTenants(t, server, text)
+	measureAChain(t, admin, text)
 
 	d, err := asker().AskPod(t.Context(), text, PodRef{"team", "api"})
 	require.NoError(t, err)
@@ -150,6 +157,109 @@ func shareByTenants(t *testing.T, server *sandbox.API, text []byte) {
 			return e.As == "firstlight:ann@laptop" && e.Verb == "delete" && e.Code == 200 && strings.Contains(e.Object, "tenants")
 		})
 	}, 10*time.Minute, 100*time.Millisecond, "the cluster's own log names the person")
+}
+
+// measureAChain reads what a real generator and a real sink count through the proxy of a real API server, twice.
+func measureAChain(t *testing.T, admin kubernetes.Interface, text []byte) {
+	all, err := asker().AskChains(t.Context(), text)
+	require.NoError(t, err)
+	require.Empty(t, all)
+
+	const rate, size = 500, 64
+	at, ctx := ownAddress(t), t.Context()
+	to := freePort(t, "udp4", at)
+	run := func(part string, serve func(listen string) error) {
+		listen := freePort(t, "tcp4", at)
+		ended := make(chan struct{})
+		go func() { defer close(ended); assert.NoError(t, serve(listen.String()), part) }()
+		t.Cleanup(func() { <-ended })
+		runPart(t, admin, part, listen)
+	}
+	run("sink", func(listen string) error {
+		return (&chain.Sink{At: to.String(), Listen: listen, Interval: time.Minute, Log: slog.New(slog.DiscardHandler)}).Run(ctx)
+	})
+	run("generator", func(listen string) error {
+		return (&chain.Generator{
+			To: to.String(), Rate: rate, Size: size, Listen: listen, Interval: time.Minute, Log: slog.New(slog.DiscardHandler),
+		}).Run(ctx)
+	})
+
+	read := func() (hops []Hop) {
+		require.Eventually(t, func() bool {
+			all, err := asker().AskChains(t.Context(), text)
+			require.NoError(t, err)
+			require.Len(t, all, 1)
+			hops = all[0].Hops
+			return hops[0].Error == "" && hops[2].Counters[counters.ReceivedPackets] > 0
+		}, 10*time.Minute, 100*time.Millisecond, "they have just started")
+		return hops
+	}
+	before := read()
+	time.Sleep(2 * time.Second)
+	after := read()
+	for i, names := range map[int][2]string{
+		0: {counters.SentPackets, counters.SentBytes}, 2: {counters.ReceivedPackets, counters.ReceivedBytes},
+	} {
+		r := after[i].RatesSince(before[i])
+		t.Logf("%s: %+v", after[i].Part, r)
+		require.Empty(t, r.Unknown, after[i].Part)
+		assert.Positive(t, r.PerSecond[names[0]], after[i].Part)
+		assert.InDelta(t, r.PerSecond[names[0]]*size, r.PerSecond[names[1]], size*rate/10, "each packet has so many bytes")
+	}
+	assert.Equal(t, "it has no pod", after[1].RatesSince(before[1]).Unknown, "no firewall runs here")
+}
+
+// ownAddress is one of this machine where an API server proxies to: it does not to a loopback.
+func ownAddress(t *testing.T) netip.Addr {
+	all, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
+			return p.Addr()
+		}
+	}
+	t.Fatal("this machine has no address but its loopback")
+	return netip.Addr{}
+}
+
+// freePort is a port that nobody has now.
+func freePort(t *testing.T, network string, at netip.Addr) netip.AddrPort {
+	if network == "udp4" {
+		conn, err := net.ListenPacket(network, netip.AddrPortFrom(at, 0).String())
+		require.NoError(t, err)
+		defer conn.Close()
+		return netip.MustParseAddrPort(conn.LocalAddr().String())
+	}
+	listener, err := net.Listen(network, netip.AddrPortFrom(at, 0).String())
+	require.NoError(t, err)
+	defer listener.Close()
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+// runPart has the API server know a part of a chain as a pod that runs.
+func runPart(t *testing.T, admin kubernetes.Interface, part string, listen netip.AddrPort) {
+	const in = "service-chain"
+	_, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: in, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"},
+	}}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		require.NoError(t, err)
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+		_, err = admin.CoreV1().ServiceAccounts(in).Create(t.Context(), account, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	pod, err := admin.CoreV1().Pods(in).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: part + "-1", Labels: map[string]string{"app": part}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: part, Image: "x", Ports: []corev1.ContainerPort{{ContainerPort: int32(listen.Port())}},
+		}}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.PodIP = listen.Addr().String()
+	pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
+	_, err = admin.CoreV1().Pods(in).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+	require.NoError(t, err)
 }
 
 // createPod is a pod that nobody runs, with an event of its own and one of a pod of its name before it.
