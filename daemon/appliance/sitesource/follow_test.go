@@ -30,6 +30,14 @@ spec:
   masters: [{master-1: {mac-address: "52:54:00:00:00:01"}}]
 `
 
+// sops is what SOPS adds to a document that it encrypts.
+const sops = `sops:
+  age: [{recipient: age1yt3tfqlfrwdwx0z0ynwplcr6qxcxfaqycuprpmy89nr83ltx74tqdpszlw, enc: "-----BEGIN AGE ENCRYPTED FILE-----"}]
+  lastmodified: "2026-11-29T17:00:00Z"
+  mac: ENC[AES256_GCM,data:tVe4KO==,iv:1Q==,tag:rg==,type:str]
+  version: 3.13.3
+`
+
 // fleet is two appliances that follow one source, and what they said of it.
 type fleet struct {
 	*gitServer
@@ -168,6 +176,10 @@ func TestWhatASourceMustNotDecide(t *testing.T) {
 			"site.yaml": good, "a.yaml": provisioning, "more/b.yml": provisioning},
 		"a.yaml: a Provisioning has no metadata.name": {
 			"site.yaml": good, "a.yaml": strings.Replace(provisioning, "  name: edge\n", "", 1)},
+		"site.yaml is encrypted with SOPS": {
+			"site.yaml": strings.Replace(good, "\"[redacted]\"", "ENC[AES256_GCM,data:p673w==,iv:YY=,tag:UQ==,type:str]", 1) + sops},
+		"edge.yaml is encrypted with SOPS": {
+			"site.yaml": good, "edge.yaml": "apiVersion: ENC[AES256_GCM,data:a/b/c==,iv:YY=,tag:UQ==,type:str]\nkind: ENC[]\n" + sops},
 		"it has no file *.yaml in folder sites/rack-a": {"README": "nothing"},
 		"big.yaml: an appliance reads 500 files of a source, each of 1024 KiB at most": {
 			"site.yaml": good, "big.yaml": "# " + strings.Repeat("x", maxFileSize)},

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -82,10 +83,23 @@ func labelOf(source string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// isEncrypted reports whether SOPS has encrypted a file, which then says so by its key sops, in each document of it. Its
+// texts would be taken for what they stand for.
+func isEncrypted(text []byte) bool {
+	var first struct {
+		SOPS yaml.Node `yaml:"sops"`
+	}
+	return yaml.Unmarshal(text, &first) == nil && !first.SOPS.IsZero()
+}
+
 // readObjects reads what is in the files besides the site document. Its error is a refusal, with the file.
 func readObjects(files map[string][]byte, source string) (all []*unstructured.Unstructured, err error) {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if isEncrypted(files[name]) {
+			return nil, fmt.Errorf("%s is encrypted with SOPS, and an appliance has no key that opens it; push it in the clear, with "+
+				"\"[redacted]\" in place of the secrets of a site document", name)
+		}
 		if name == SiteName {
 			continue
 		}
