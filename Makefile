@@ -123,8 +123,12 @@ bench-clusters: ## Measure clusters of 1, 2 and 3 nodes by SSH and by Cluster AP
 bench-page: ## Measure the server time of the page for 1, 10 and 200 nodes (seconds)
 	$(BENCH) . ./daemon/page
 
+.PHONY: bench-site
+bench-site: ## Measure the check of site documents of 300 and 3,000 nodes (seconds)
+	$(BENCH) Accept ./assets/site
+
 .PHONY: bench
-bench: bench-page bench-pxe bench-kube bench-idle bench-metal bench-bpa bench-kpa bench-clusters bench-artifact bench-image bench-rack ## All measurements; rows to the screen and to build/bench
+bench: bench-page bench-site bench-pxe bench-kube bench-idle bench-metal bench-bpa bench-kpa bench-clusters bench-artifact bench-image bench-rack ## All measurements; rows to the screen and to build/bench
 
 .PHONY: deps
 deps: ## Install the Debian packages that building and testing need

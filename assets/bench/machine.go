@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // FindTop is the directory of the repository that the working directory is in.
@@ -75,6 +77,15 @@ func Counts(b *testing.B, variable string, or ...int) []int {
 
 // Runs reads from RUNS how often each measurement is repeated; without it, or.
 func Runs(b *testing.B, or int) int { return Counts(b, "RUNS", or)[0] }
+
+// ProcessorTime is what this process has had of the processor: a busy machine does not count.
+func ProcessorTime() time.Duration {
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
 
 // LoadAverage is that of the machine over the last minute, for notes: other work makes every measurement worse.
 func LoadAverage() string {

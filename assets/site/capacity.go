@@ -28,7 +28,7 @@ func (r *reader) checkRoom(s *Site) {
 	if s.Networks.Provisioning == nil || s.Networks.Provisioning.DHCP.Range.IsZero() {
 		which = "default range"
 	}
-	r.refuse(at, refusal{reason: tooFewAddresses, of: d.DHCP.Range.String(), extent: nodes},
+	r.refuse(at, refusal{reason: tooFewAddresses, of: d.DHCP.Range.String()}, nodes,
 		"%d nodes boot on this network and the %s %s has %d addresses; give a larger one, and a larger cidr if it has no room",
 		nodes, which, d.DHCP.Range, size)
 }

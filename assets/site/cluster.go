@@ -168,7 +168,7 @@ func (r *reader) checkSelector(m NodeSelector, path string, nodes map[Name]bool,
 	if m.Node != "" && m.MAC != "" {
 		r.Report(path+".mac", "node is given as well; keep one of the two")
 	}
-	if m.Node != "" && !nodes[m.Node] && !discovered.mayName(m.Node) {
+	if m.Node != "" && !nodes[m.Node] && !discovered.mayName(m.Node) && !r.IsFull() {
 		var known []string
 		for n := range nodes {
 			known = append(known, string(n))

@@ -44,8 +44,10 @@ func (s *Site) WithDefaults() *Site {
 		d.Clusters[i] = d.Clusters[i].withDefaults()
 	}
 
+	asked := d.sriovSelectors()
 	for i, n := range d.Nodes {
-		d.Nodes[i].IOMMU = n.IOMMU || d.asksSRIOV(n)
+		isAsked := asked[string(n.Name)] || slices.ContainsFunc(n.MACs, func(m MAC) bool { return asked[string(m)] })
+		d.Nodes[i].IOMMU = n.IOMMU || isAsked || asked[string(n.BootMAC)]
 	}
 
 	return &d
@@ -66,13 +68,18 @@ func (a *AwayCopy) withDefaults() *AwayCopy {
 	return &d
 }
 
-// asksSRIOV reports whether a cluster names a node, and requires SR-IOV of it.
-func (s *Site) asksSRIOV(n Node) bool {
-	return slices.ContainsFunc(s.Clusters, func(c Cluster) bool {
-		return slices.ContainsFunc(slices.Concat(c.ControlPlane, c.Workers), func(w NodeSelector) bool {
-			return w.SRIOV && (w.Node == n.Name || w.MAC != "" && (w.MAC == n.BootMAC || slices.Contains(n.MACs, w.MAC)))
-		})
-	})
+// sriovSelectors are the names and MACs by which clusters require SR-IOV of nodes.
+func (s *Site) sriovSelectors() map[string]bool {
+	all := map[string]bool{}
+	for _, c := range s.Clusters {
+		for _, w := range slices.Concat(c.ControlPlane, c.Workers) {
+			if w.SRIOV {
+				all[string(w.Node)], all[string(w.MAC)] = true, true
+			}
+		}
+	}
+	delete(all, "")
+	return all
 }
 
 func (ns Networks) withDefaults() Networks {

@@ -2,6 +2,7 @@ package site
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"firstlight.dev/firstlight/assets/yamldoc"
@@ -10,12 +11,11 @@ import (
 // checkIdentity reports nodes that nothing tells apart. A server without a MAC is found by what its own system says of
 // its BMC: the address alone, without a port. By Redfish the BMC names the MACs.
 func (r *reader) checkIdentity(nodes []Node) {
-	first := map[string]int{}
+	of := map[string][]int{} // nodes by the host of their BMC
 	for i := range nodes {
 		if b := nodes[i].BMC; b != nil && b.Address != "" {
-			if host := strings.ToLower(b.Address.Host()); first[host] == 0 {
-				first[host] = i + 1
-			}
+			host := strings.ToLower(b.Address.Host())
+			of[host] = append(of[host], i)
 		}
 	}
 
@@ -26,23 +26,9 @@ func (r *reader) checkIdentity(nodes []Node) {
 		}
 
 		host := strings.ToLower(n.BMC.Address.Host())
-		other := first[host] - 1
-		if other == i {
-			other = nextWithBMC(nodes, i, host)
-		}
-		if other >= 0 {
+		if k := slices.IndexFunc(of[host], func(other int) bool { return other != i }); k >= 0 {
 			r.Report(fmt.Sprintf("nodes[%d]", i), "without macs it is found by the address of its BMC, and nodes[%d] has %s too; "+
-				"add macs", other, yamldoc.Quote(host))
+				"add macs", of[host][k], yamldoc.Quote(host))
 		}
 	}
-}
-
-// nextWithBMC is the next node whose BMC is at a host, -1 if there is none.
-func nextWithBMC(nodes []Node, after int, host string) int {
-	for i := after + 1; i < len(nodes); i++ {
-		if b := nodes[i].BMC; b != nil && strings.ToLower(b.Address.Host()) == host {
-			return i
-		}
-	}
-	return -1
 }

@@ -1,10 +1,6 @@
 package site
 
-import (
-	"slices"
-
-	"firstlight.dev/firstlight/assets/yamldoc"
-)
+import "firstlight.dev/firstlight/assets/yamldoc"
 
 // Load reads a new document, called name in messages. It returns every problem found, sorted by line, and a nil Site if
 // there is one. Absent, empty and comment-only data is the zero Site. Load fills in no defaults.
@@ -32,15 +28,14 @@ func LoadAfter(name string, data, inUse []byte) (*Site, Problems) {
 type reader struct {
 	yamldoc.Document
 	isInUse  bool
-	before   []refusal // that the document in use has, which this one replaces
-	refusals []refusal
+	before   map[refusal]int // that the document in use has, which this one replaces, with the largest extent of each
+	refusals map[refusal]int
 }
 
 // refusal is something that a document in use may have, because there was a version that accepted it.
 type refusal struct {
 	reason refusalReason
 	of     string // whose it is, or what
-	extent int    // of it: a larger one than in the document in use is refused
 }
 
 type refusalReason string
@@ -70,13 +65,13 @@ func (r *reader) load(name string, data []byte) (s *Site, notes, problems Proble
 	return s, notes, nil
 }
 
-// refuse reports what only a document in use may have.
-func (r *reader) refuse(path string, what refusal, format string, args ...any) {
-	r.refusals = append(r.refusals, what)
-	isKept := slices.ContainsFunc(r.before, func(b refusal) bool {
-		return b.reason == what.reason && b.of == what.of && b.extent >= what.extent
-	})
-	if r.isInUse || isKept {
+// refuse reports what only a document in use may have. A larger extent than in the document in use is refused.
+func (r *reader) refuse(path string, what refusal, extent int, format string, args ...any) {
+	if r.refusals == nil {
+		r.refusals = map[refusal]int{}
+	}
+	r.refusals[what] = max(r.refusals[what], extent)
+	if was, isKept := r.before[what]; r.isInUse || isKept && was >= extent {
 		r.Note(path, format, args...)
 	} else {
 		r.Report(path, format, args...)

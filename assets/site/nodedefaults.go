@@ -81,7 +81,7 @@ func (r *reader) checkSharedLogin(s *Site) {
 		}
 		r.refuse(
 			fmt.Sprintf("nodes[%d].bmc.address", i),
-			refusal{reason: loginToldOutside, of: n.BMC.Address.Host()},
+			refusal{reason: loginToldOutside, of: n.BMC.Address.Host()}, 0,
 			"%s is not in a network of BMCs (%s), and would be told nodeDefaults.bmc; correct it, or give username and "+
 				"password here", yamldoc.Quote(n.BMC.Address.Host()), describePrefixes(networks),
 		)
@@ -126,7 +126,7 @@ func (r *reader) checkRootDevice(d *RootDevice, path string) {
 func (r *reader) checkLabels(labels map[string]string, path string) {
 	const word = `([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)`
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		if !matchesPattern(`^([a-z0-9.-]{1,253}/)?`+word+`$`, k) || !matchesPattern(`^`+word+`?$`, labels[k]) {
+		if !yamldoc.MatchesPattern(`^([a-z0-9.-]{1,253}/)?`+word+`$`, k) || !yamldoc.MatchesPattern(`^`+word+`?$`, labels[k]) {
 			r.Report(yamldoc.Join(path, k), "not a Kubernetes label; use up to 63 letters, digits, '-', '_' and '.'")
 		}
 	}

@@ -51,13 +51,15 @@ func (o OS) fileName() string {
 
 // family is what the image's name says of it. A part of a word is not enough: metalos is no Talos.
 func (o OS) family() imageFamily {
-	for words := splitWords(o.fileName()); len(words) > 0; words = words[1:] {
-		rest := strings.Join(words, "")
+	words := splitWords(o.fileName())
+	rest := strings.Join(words, "")
+	for _, word := range words {
 		for _, f := range imageFamilies() {
 			if strings.HasPrefix(rest, f.word) {
 				return f
 			}
 		}
+		rest = rest[len(word):]
 	}
 	return imageFamily{userData: UserDataCloudInit}
 }
@@ -82,18 +84,18 @@ func (r *reader) checkImageName(o *OS, path string) {
 	hasPlatform := func(word string) bool { return slices.Contains(splitWords(name), word) }
 	switch i := slices.IndexFunc(family.platforms, hasPlatform); {
 	case family.refusal != "":
-		r.refuse(at, refusal{reason: systemRefused, of: name}, "%s: %s", yamldoc.Quote(name), family.refusal)
+		r.refuse(at, refusal{reason: systemRefused, of: name}, 0, "%s: %s", yamldoc.Quote(name), family.refusal)
 	case strings.HasSuffix(name, ".iso"):
-		r.refuse(at, refusal{reason: imageOfDrive, of: name},
+		r.refuse(at, refusal{reason: imageOfDrive, of: name}, 0,
 			"%s is started from a drive, not written to a disk; use the disk image of that system, qcow2 or raw", yamldoc.Quote(name))
 	case hasSuffix(name, ".xz", ".gz", ".bz2", ".zst", ".zip"):
-		r.refuse(at, refusal{reason: imageCompressed, of: name},
+		r.refuse(at, refusal{reason: imageCompressed, of: name}, 0,
 			"%s is compressed, and would be written to the disk as it is; unpack it first", yamldoc.Quote(name))
 	case i >= 0 && o.UserData == "":
-		r.refuse(at, refusal{reason: imageOfCloud, of: name},
+		r.refuse(at, refusal{reason: imageOfCloud, of: name}, 0,
 			"%s is made for %s, and reads no config drive; use the image of that system for openstack", yamldoc.Quote(name), family.platforms[i])
 	case o.UserData == "" && o.mayReadIgnition():
-		r.refuse(at, refusal{reason: userDataUnclear, of: name},
+		r.refuse(at, refusal{reason: userDataUnclear, of: name}, 0,
 			"%s may read Ignition, as Fedora CoreOS does, or cloud-init's user data, which it gets now; say which with "+
 				"userData: ignition or userData: cloud-init", yamldoc.Quote(name))
 	case o.UserData == UserDataIgnition && o.Image == StickImage:
@@ -134,7 +136,7 @@ func (r *reader) checkIgnitionNodes(s *Site) {
 				}
 				r.refuse(
 					fmt.Sprintf("clusters[%d].%s[%d]", i, role, j),
-					refusal{reason: ignitionCluster, of: string(name)},
+					refusal{reason: ignitionCluster, of: string(name)}, 0,
 					"the image of %s reads Ignition, and clusters are made of Debian nodes with cloud-init; "+
 						"use another node, or another image", name,
 				)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"firstlight.dev/firstlight/assets/yamldoc"
@@ -228,35 +229,41 @@ func (r *reader) dhcpRange(n, d *Network, path string) {
 	}
 }
 
-// checkOverlaps compares every two CIDRs that meet in one routing table.
+// block is a CIDR, with what it is of.
+type block struct {
+	path, what string
+	cidr       netip.Prefix
+}
+
+// checkOverlaps compares every two CIDRs that meet in one routing table: the networks are in all, and the pods and
+// services of one cluster do not meet those of another, nor those of the appliance.
 func (r *reader) checkOverlaps(s *Site) {
-	type block struct {
-		path, what string
-		cidr       netip.Prefix
-		table      string // the pods of one cluster do not meet those of another
-	}
-	var blocks []block
+	var networks []block
 	d := s.WithDefaults()
 	for _, role := range Roles() {
 		if n := d.Networks.Role(role); n != nil && n.CIDR.IsValid() {
-			blocks = append(blocks, block{"networks." + role + ".cidr", role, n.CIDR, ""})
+			networks = append(networks, block{"networks." + role + ".cidr", role, n.CIDR})
 		}
 	}
+	r.checkTable(networks, 0)
 
-	blocks = append(blocks,
-		block{"appliance.podCIDR", "appliance.podCIDR", d.Appliance.PodCIDR, "appliance"},
-		block{"appliance.serviceCIDR", "appliance.serviceCIDR", d.Appliance.ServiceCIDR, "appliance"})
-	for i, c := range d.Clusters {
-		p := fmt.Sprintf("clusters[%d]", i)
-		blocks = append(
-			blocks, block{p + ".podCIDR", p + ".podCIDR", c.PodCIDR, p},
-			block{p + ".serviceCIDR", p + ".serviceCIDR", c.ServiceCIDR, p},
-		)
+	check := func(path string, pods, services netip.Prefix) {
+		table := append(slices.Clone(networks), block{path + ".podCIDR", path + ".podCIDR", pods},
+			block{path + ".serviceCIDR", path + ".serviceCIDR", services})
+		r.checkTable(table, len(networks))
 	}
+	check("appliance", d.Appliance.PodCIDR, d.Appliance.ServiceCIDR)
+	for i, c := range d.Clusters {
+		check(fmt.Sprintf("clusters[%d]", i), c.PodCIDR, c.ServiceCIDR)
+	}
+}
 
-	for i, b := range blocks {
+// checkTable compares each CIDR of one routing table with those before it; the first ones were compared.
+func (r *reader) checkTable(blocks []block, compared int) {
+	for i := compared; i < len(blocks); i++ {
+		b := blocks[i]
 		for _, a := range blocks[:i] {
-			if a.table != "" && b.table != "" && a.table != b.table || !a.cidr.Overlaps(b.cidr) {
+			if !a.cidr.Overlaps(b.cidr) {
 				continue
 			}
 

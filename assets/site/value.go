@@ -92,17 +92,17 @@ func (i Interface) IsZero() bool { return i == Interface{} }
 
 func (i *Interface) ParseText(s string) error {
 	switch {
-	case matchesPattern(`^([0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`, s):
+	case yamldoc.MatchesPattern(`^([0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`, s):
 		if len(s) == len("3b:00.0") {
 			s = "0000:" + s
 		}
 		*i = Interface{PCI: strings.ToLower(s)}
 		return nil
-	case matchesPattern(`^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}$`, s):
+	case yamldoc.MatchesPattern(`^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}$`, s):
 		mac, err := ParseMAC(s)
 		*i = Interface{MAC: mac}
 		return err
-	case matchesPattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`, s):
+	case yamldoc.MatchesPattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`, s):
 		*i = Interface{Name: s}
 		return nil
 	}
@@ -167,7 +167,7 @@ func (d Duration) String() string {
 
 func (d *Duration) ParseText(s string) error {
 	t, err := time.ParseDuration(s)
-	if err != nil || !matchesPattern(`^[0-9]`, s) {
+	if err != nil || !yamldoc.MatchesPattern(`^[0-9]`, s) {
 		return fmt.Errorf("%s is not a length of time; write a number with s, m or h such as 60m", yamldoc.Quote(s))
 	}
 	if t < time.Second || t > 365*24*time.Hour {
@@ -239,7 +239,7 @@ func isHost(s string) bool {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a.Zone() == ""
 	}
-	if len(s) > 253 || matchesPattern(`^[0-9.]+$`, s) {
+	if len(s) > 253 || yamldoc.MatchesPattern(`^[0-9.]+$`, s) {
 		return false
 	}
 
@@ -299,7 +299,7 @@ func (Consent) TakesBool() {}
 
 func (c *Consent) ParseText(s string) error {
 	switch {
-	case s == "true", s == "false", matchesPattern(`^data-[0-9a-f]{12}$`, s):
+	case s == "true", s == "false", yamldoc.MatchesPattern(`^data-[0-9a-f]{12}$`, s):
 		*c = Consent(s)
 	default:
 		return fmt.Errorf("%s is no consent; use true, false, or the fingerprint that firstlightd status names, such as "+
@@ -363,5 +363,3 @@ func (a *LinkAddress) ParseText(s string) error {
 	*a = LinkAddress{"static", p}
 	return nil
 }
-
-func matchesPattern(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }

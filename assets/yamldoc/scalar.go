@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
@@ -76,7 +77,7 @@ func (d *Document) decodeScalar(n *yaml.Node, v reflect.Value, path string, tag 
 				n.Line, path,
 				fmt.Sprintf("%s is not known; use one of: %s", Quote(n.Value), strings.Join(known, ", ")),
 			)
-		} else if form := tag.Get("pattern"); form != "" && !regexp.MustCompile(form).MatchString(n.Value) {
+		} else if form := tag.Get("pattern"); form != "" && !MatchesPattern(form, n.Value) {
 			d.add(n.Line, path, fmt.Sprintf("%s does not fit; use %s", Quote(n.Value), tag.Get("hint")))
 		} else if n.Value == "" || len(n.Value) > 512 || !IsPrintable(n.Value) {
 			d.add(n.Line, path, "give 1 to 512 printable characters in one line, or remove the line")
@@ -120,6 +121,19 @@ func IsPrintable(s string) bool {
 // isString reports whether n is written as a string; what looks like a date counts as one.
 func isString(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!str" || n.ShortTag() == "!!timestamp")
+}
+
+// patterns are the compiled expressions of the tags and checks of documents, by their text; a document of thousands of
+// nodes has each of them as often.
+var patterns sync.Map
+
+// MatchesPattern reports whether a text fits a regular expression of the program, which is compiled once.
+func MatchesPattern(pattern, text string) bool {
+	compiled, ok := patterns.Load(pattern)
+	if !ok {
+		compiled, _ = patterns.LoadOrStore(pattern, regexp.MustCompile(pattern))
+	}
+	return compiled.(*regexp.Regexp).MatchString(text)
 }
 
 // IsText reports whether values of a type are written as one text.

@@ -163,6 +163,9 @@ func (d *Document) add(line int, path, message string) {
 	d.problems = append(d.problems, Problem{d.File, line, path, message})
 }
 
+// IsFull reports whether more problems were found than are told: what is reported from now on is not.
+func (d *Document) IsFull() bool { return len(d.problems) > MaxProblems }
+
 // IsGiven reports whether there is something at a path.
 func (d *Document) IsGiven(path string) bool { _, ok := d.lines[path]; return ok }
 

@@ -9,17 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/bench"
 )
-
-// processorTime is what this process has had of the processor: a busy computer does not count.
-func processorTime(b *testing.B) time.Duration {
-	var used unix.Rusage
-	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &used))
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
 
 // firstPaint is the goal of the rack of 200 nodes: milliseconds from a request to its last byte.
 const firstPaint = 200
@@ -61,13 +53,13 @@ func BenchmarkSite(b *testing.B) {
 	owner := logInAs(b, s, Owner)
 	for _, path := range []string{"/site", "/site/documents/5", editPath, editPath + "?from=4"} {
 		b.Run(strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "-"), func(b *testing.B) {
-			before := processorTime(b)
+			before := bench.ProcessorTime()
 			for b.Loop() {
 				s.hub.last = nil
 				w := owner.ask("GET", path, "", "Accept-Encoding", "gzip")
 				require.Equal(b, http.StatusOK, w.Code)
 			}
-			b.ReportMetric(float64((processorTime(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(float64((bench.ProcessorTime()-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 		})
 	}
 }
