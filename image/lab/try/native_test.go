@@ -131,13 +131,19 @@ func TestARackIsTried(t *testing.T) {
 	assert.Empty(t, container.FindCgroups("firstlight-try"))
 }
 
-// writePage writes what the command printed into the walk-through, as who has the tree as his directory sees it.
+// inTree is what the command printed as who has the tree as his directory sees it. Its directory is / here, so that paths
+// below it are relative.
+func (u user) inTree(printed string) string {
+	return strings.NewReplacer(" --dir "+u.dir, "", u.program, "bin/firstlight", u.program[1:], "bin/firstlight",
+		u.dir, "build/try", u.dir[1:], "build/try").Replace(printed)
+}
+
+// writePage writes what the command printed into the walk-through.
 func (u user) writePage(out string) {
 	u.t.Helper()
 	hosts := u.must("kubectl", "get", "bmh", "-A")
-	names := strings.NewReplacer(" --dir "+u.dir, "", u.program, "bin/firstlight", u.dir, "build/try")
 	goldentest.WriteBlock(u.t, "../../../docs/try.md", "try",
-		"$ sudo bin/firstlight try\n"+names.Replace(out)+"$ sudo bin/firstlight try kubectl get bmh -A\n"+hosts)
+		"$ sudo bin/firstlight try\n"+u.inTree(out)+"$ sudo bin/firstlight try kubectl get bmh -A\n"+hosts)
 }
 
 // seesPage asks for the page by the port of loopback that leads to it.

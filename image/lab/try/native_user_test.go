@@ -139,8 +139,7 @@ func TestARackIsTriedWithoutRoot(t *testing.T) {
 	up := []string{"--image", filepath.Join(w.dir, "image"), "--daemon", daemon, "--servers", "1"}
 	out := u.must(append(up, "--timeout", "8m")...)
 	t.Logf("from the command to a provisioned server: %.0f s", time.Since(began).Seconds())
-	names := strings.NewReplacer(" --dir "+u.dir, "", program, "bin/firstlight", u.dir, "build/try")
-	goldentest.WriteBlock(t, "../../../docs/try.md", "try without root", "$ bin/firstlight try --servers 1\n"+names.Replace(out))
+	goldentest.WriteBlock(t, "../../../docs/try.md", "try without root", "$ bin/firstlight try --servers 1\n"+u.inTree(out))
 	assert.Contains(t, out, "Unpacking the image's root")
 	assert.Equal(t, 1, strings.Count(u.must("kubectl", "get", "bmh", "-A", "--no-headers"), " provisioned "))
 	assert.Equal(t, "0\n", u.must("shell", "id", "-u"))
