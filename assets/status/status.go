@@ -200,6 +200,29 @@ type NodeUpdate struct {
 	State string `json:"state"`           // phase, in lower case
 	Nodes string `json:"nodes,omitempty"` // up to date and in service, of all: 2/3
 	Text  string `json:"text,omitempty"`  // one sentence: what it does or waits for
+
+	Paused  bool          `json:"paused,omitempty"`  // by its spec
+	Window  *UpdateWindow `json:"window,omitempty"`  // nil: any time
+	Workers int           `json:"workers,omitempty"` // that may be out of service at once
+	Reboot  string        `json:"reboot,omitempty"`  // when a node restarts: Never, IfRequired or Always
+	Members []UpdatedNode `json:"members,omitempty"` // in the order in which they are updated
+}
+
+// UpdateWindow is when nodes may be taken out of service.
+type UpdateWindow struct {
+	Days  []string `json:"days,omitempty"` // on which it begins: Mon, Tue, …; every day without any
+	Start string   `json:"start"`          // HH:MM in UTC
+	Hours int      `json:"hours"`
+}
+
+// UpdatedNode is how one node of a NodeUpdate stands.
+type UpdatedNode struct {
+	Name    string    `json:"name"`
+	State   string    `json:"state"`             // phase, as the resource has it: Draining, UpToDate, …
+	Text    string    `json:"text,omitempty"`    // what is done on it, or why it is not further
+	Version string    `json:"version,omitempty"` // of its kubelet
+	Changes int       `json:"changes,omitempty"` // packages that change, or that the last update changed
+	Updated time.Time `json:"updated,omitzero"`  // it was put back into service then
 }
 
 // IsStuck reports whether a person is needed.

@@ -292,8 +292,12 @@ func TestWhatActionsDo(t *testing.T) {
 		"update":             "update to alpha/edge/firstlight.img",
 		"restart":            "restart",
 		"begin-node-updates": `firstlight:ann@laptop: default/page-edge {"apiVersion":"bpa.akraino.org/v1alpha1","kind":"NodeUpdate","metadata":{"labels":{"cluster":"edge"},"name":"page-edge"},"spec":{}}`,
-		"end-node-updates":   "firstlight:ann@laptop: deletes default/page-far",
-		"remove-tenant":      "firstlight:ann@laptop: remove alpha a of edge",
+		"end-node-updates":   "firstlight:ann@laptop: deletes default/nightly",
+
+		"pause-node-updates":  `firstlight:ann@laptop: default/page-far {"spec":{"paused":true}}`,
+		"resume-node-updates": `firstlight:ann@laptop: default/nightly {"spec":{"paused":false}}`,
+
+		"remove-tenant": "firstlight:ann@laptop: remove alpha a of edge",
 	}
 	for _, a := range actions() {
 		r := newFixture(t)

@@ -87,7 +87,7 @@ var (
 )
 
 func subjects() []subject {
-	return []subject{onNode, onCluster, onAppliance, onDraft, onMachine, onDiscovery, onTenant, onUpdates}
+	return []subject{onNode, onCluster, onAppliance, onDraft, onMachine, onDiscovery, onTenant, onUpdates, onNodeUpdate}
 }
 
 // action is something that people do by the page.

@@ -146,7 +146,7 @@ func showCluster(p *picture, by Role, r *http.Request) (any, string, bool) {
 }
 
 func newClusterPage(p *picture, by Role, c status.Cluster, denied string) clusterPage {
-	v := clusterPage{clusterView: newClusterView(p, by, c), Origin: "no object names it", NodeUpdates: newNodeUpdates(c)}
+	v := clusterPage{clusterView: newClusterView(p, by, c), Origin: "no object names it", NodeUpdates: newNodeUpdates(p, by, c)}
 	if c.Kind != "" {
 		v.Origin = c.Kind + " " + c.Namespace + "/" + c.Name
 	}

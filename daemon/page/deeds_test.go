@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -63,7 +64,7 @@ func acting() (of *state, places map[string]string) {
 	)
 	of.doc.Clusters = append(of.doc.Clusters, status.Cluster{
 		Name: "far", State: status.ClusterReady, Namespace: "default", Kind: status.KindProvisioning,
-		Updates: []status.NodeUpdate{{Name: "default/page-far", State: "updating", Nodes: "1/3", Text: "node far-2 is drained"}},
+		Updates: []status.NodeUpdate{updatingFar(), nightly()},
 	})
 	of.site.Discover = &site.Discover{Count: 3, Approve: site.ApproveEach}
 
@@ -85,7 +86,30 @@ func acting() (of *state, places map[string]string) {
 		"put-tenant":         "edge/alpha",
 		"remove-tenant":      "edge/alpha",
 		"begin-node-updates": "edge",
-		"end-node-updates":   "far",
+		"end-node-updates":   "default/nightly",
+
+		"pause-node-updates":  "default/page-far",
+		"resume-node-updates": "default/nightly",
+	}
+}
+
+// updatingFar is the NodeUpdate that the page made of cluster far, at work.
+func updatingFar() status.NodeUpdate {
+	return status.NodeUpdate{
+		Name: "default/page-far", State: "updating", Nodes: "1/3", Text: "node far-2 is drained", Workers: 1, Reboot: "IfRequired",
+		Members: []status.UpdatedNode{
+			{Name: "far-1", State: "UpToDate", Version: "v1.36.3", Changes: 4, Updated: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)},
+			{Name: "far-2", State: "Draining", Text: "2 pods are still there", Version: "v1.36.2", Changes: 4},
+			{Name: "far-3", State: "Unknown", Text: "no route to host"},
+		},
+	}
+}
+
+// nightly is one that somebody made by kubectl, and paused.
+func nightly() status.NodeUpdate {
+	return status.NodeUpdate{
+		Name: "default/nightly", State: "waiting", Nodes: "3/3", Paused: true, Workers: 2, Reboot: "Always",
+		Window: &status.UpdateWindow{Days: []string{"Sat", "Sun"}, Start: "22:00", Hours: 4},
 	}
 }
 
@@ -190,14 +214,17 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.Contains(r.URL.Path, "/nodeupdates"):
 		f := strings.Split(r.URL.Path, "/") // "", apis, group, version, namespaces, NAMESPACE, nodeupdates, NAME
-		verb := map[string]string{http.MethodPost: "create", http.MethodDelete: "delete"}[r.Method]
+		verb := map[string]string{http.MethodPost: "create", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
 		if !s.allows(group, "bpa.akraino.org", "nodeupdates", verb) {
 			s.forbid(w)
 			return
 		}
-		if verb == "create" {
+		switch verb {
+		case "create":
 			s.note("%s: %s/page-edge %s", user, f[5], bytes.TrimSpace(body))
-		} else {
+		case "patch":
+			s.note("%s: %s/%s %s", user, f[5], f[7], body)
+		default:
 			s.note("%s: deletes %s/%s", user, f[5], f[7])
 		}
 		_, _ = io.WriteString(w, `{"apiVersion":"bpa.akraino.org/v1alpha1","kind":"NodeUpdate","metadata":{"name":"x"}}`)

@@ -15,6 +15,8 @@ import (
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,9 +77,13 @@ func TestTheAPIServerDecidesWhoMayAct(t *testing.T) {
 		require.NoError(t, admin.Create(t.Context(), h.DeepCopy()), name)
 	}
 
-	far := newNodeUpdate(status.Cluster{Name: "far"})
-	far.SetNamespace("default")
-	require.NoError(t, admin.Create(t.Context(), far))
+	far, nightly := newNodeUpdate(status.Cluster{Name: "far"}), newNodeUpdate(status.Cluster{Name: "far"})
+	nightly.SetName("nightly")
+	require.NoError(t, unstructured.SetNestedField(nightly.Object, true, "spec", "paused"))
+	for _, o := range []*unstructured.Unstructured{far, nightly} {
+		o.SetNamespace("default")
+		require.NoError(t, admin.Create(t.Context(), o))
+	}
 	for _, role := range Roles() {
 		for _, a := range actions() {
 			r.look(a)
@@ -108,6 +114,11 @@ func TestTheAPIServerDecidesWhoMayAct(t *testing.T) {
 		require.NoError(t, admin.Get(t.Context(), client.ObjectKey{Namespace: metal3.Namespace, Name: name}, &host))
 		return host
 	}
+	require.NoError(t, admin.Get(t.Context(), client.ObjectKeyFromObject(far), far))
+	paused, _, err := unstructured.NestedBool(far.Object, "spec", "paused")
+	require.NoError(t, err)
+	assert.True(t, paused, "as the owner asked")
+	assert.True(t, apierrors.IsNotFound(admin.Get(t.Context(), client.ObjectKeyFromObject(nightly), nightly)), "it was ended")
 	assert.False(t, read("node-004").Spec.Online)
 	assert.True(t, read("node-005").Spec.Online)
 	assert.Equal(t, "data-00000000000a", read("node-001").Annotations[label.Overwrite])

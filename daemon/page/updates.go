@@ -104,12 +104,6 @@ type clusterUpdates struct {
 	Offers    []offer
 }
 
-// nodeUpdateView is one NodeUpdate.
-type nodeUpdateView struct {
-	status.NodeUpdate
-	Percent int // of its nodes
-}
-
 func showUpdates(p *picture, by Role, r *http.Request) (any, string, bool) {
 	v := newUpdatesView(p, by)
 	if v.Denied = deniedText(denialOf(r)); v.Denied != "" {
@@ -122,7 +116,7 @@ func newUpdatesView(p *picture, by Role) updatesView {
 	v := updatesView{Running: p.doc.Version, Offers: newOffers(p, by, onUpdates, "")}
 	for _, c := range p.doc.Clusters {
 		ref := status.ClusterRef(p.doc.Clusters, c)
-		of := clusterUpdates{Ref: ref, Path: clusterPath(ref), Updates: newNodeUpdates(c)}
+		of := clusterUpdates{Ref: ref, Path: clusterPath(ref), Updates: newNodeUpdates(p, by, c)}
 		of.Text = "Nothing keeps its nodes up to date."
 		if c.Kind == status.KindCluster {
 			of.Text = "Cluster API replaces its machines instead."
@@ -169,18 +163,6 @@ func describeSlot(s stickupdate.Status, which stick.Slot) string {
 		is = append(is, "next start")
 	}
 	return strings.Join(is, ", ")
-}
-
-func newNodeUpdates(c status.Cluster) (all []nodeUpdateView) {
-	for _, u := range c.Updates {
-		v := nodeUpdateView{NodeUpdate: u}
-		var done, of int
-		if n, _ := fmt.Sscanf(u.Nodes, "%d/%d", &done, &of); n == 2 && of > 0 {
-			v.Percent = 100 * done / of
-		}
-		all = append(all, v)
-	}
-	return all
 }
 
 // newUpdateActions write an uploaded version into the other slot, and start it.

@@ -38,6 +38,11 @@ func full() *state {
 	}
 	of.workloads["edge"] = c
 
+	update := updatingFar()
+	for i := range 300 {
+		update.Members = append(update.Members, status.UpdatedNode{Name: fmt.Sprint("edge-", i), State: "Outdated", Text: "gets jq 1.7"})
+	}
+	of.doc.Clusters[0].Updates = []status.NodeUpdate{update, nightly()}
 	for i := range 200 {
 		after := []string{fmt.Sprint("component-", i/2)}
 		of.doc.Components = append(of.doc.Components, status.Component{

@@ -104,16 +104,35 @@ func TestAClusterHasTheUpdatesOfItsNamespace(t *testing.T) {
 	meta := func(namespace, name, cluster string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"cluster": cluster}}
 	}
-	failed := v1alpha1.NodeUpdateStatus{Phase: v1alpha1.PhaseFailed, NodesReady: "1/2", Message: "node w: does not answer"}
+	at := metav1.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	failed := v1alpha1.NodeUpdateStatus{
+		Phase: v1alpha1.PhaseFailed, NodesReady: "1/2", Message: "node w: does not answer",
+		Nodes: []v1alpha1.UpdatedNode{
+			{Name: "m", ControlPlane: true, Phase: v1alpha1.NodeUpToDate, Version: "v1.36.3", Changes: 2, Updated: &at},
+			{Name: "w", Phase: v1alpha1.NodeUpdateFailed, Message: "does not answer"},
+		},
+	}
+	spec := v1alpha1.NodeUpdateSpec{
+		Paused: true, MaxUnavailable: 3, Reboot: v1alpha1.RebootAlways,
+		Window: &v1alpha1.Window{Days: []string{"Sat"}, Start: "22:00", Hours: 4},
+	}
 	all := StatusOf([]v1alpha1.Provisioning{{ObjectMeta: meta("default", "p", "edge")}}, []v1alpha1.NodeUpdate{
-		{ObjectMeta: meta("default", "november", "edge"), Status: failed},
+		{ObjectMeta: meta("default", "november", "edge"), Spec: spec, Status: failed},
 		{ObjectMeta: meta("alpha", "theirs", "edge")},
 		{ObjectMeta: meta("default", "other", "north")},
 		{ObjectMeta: meta("default", "december", "edge")},
 	}, nil)
 	assert.Equal(t, []status.NodeUpdate{
-		{Name: "default/november", State: "failed", Nodes: "1/2", Text: "node w: does not answer"},
-		{Name: "default/december", State: "new"},
+		{
+			Name: "default/november", State: "failed", Nodes: "1/2", Text: "node w: does not answer",
+			Paused: true, Workers: 3, Reboot: "Always",
+			Window: &status.UpdateWindow{Days: []string{"Sat"}, Start: "22:00", Hours: 4},
+			Members: []status.UpdatedNode{
+				{Name: "m", State: "UpToDate", Version: "v1.36.3", Changes: 2, Updated: at.Time},
+				{Name: "w", State: "Failed", Text: "does not answer"},
+			},
+		},
+		{Name: "default/december", State: "new", Workers: 1, Reboot: "IfRequired"},
 	}, all[0].Updates)
 	assert.True(t, all[0].Updates[0].IsStuck())
 }

@@ -181,12 +181,31 @@ func listUpdates(p *v1alpha1.Provisioning, updates []v1alpha1.NodeUpdate) []stat
 		if u.Namespace != p.Namespace || v1alpha1.ClusterOf(u) != v1alpha1.ClusterOf(p) {
 			continue
 		}
-		all = append(all, status.NodeUpdate{
-			Name:  u.Namespace + "/" + u.Name,
-			State: strings.ToLower(cmp.Or(u.Status.Phase, "new")),
-			Nodes: u.Status.NodesReady,
-			Text:  u.Status.Message,
-		})
+		s := status.NodeUpdate{
+			Name:    u.Namespace + "/" + u.Name,
+			State:   strings.ToLower(cmp.Or(u.Status.Phase, "new")),
+			Nodes:   u.Status.NodesReady,
+			Text:    u.Status.Message,
+			Paused:  u.Spec.Paused,
+			Workers: max(1, int(u.Spec.MaxUnavailable)),
+			Reboot:  cmp.Or(u.Spec.Reboot, v1alpha1.RebootIfRequired),
+			Members: listUpdatedNodes(u.Status.Nodes),
+		}
+		if w := u.Spec.Window; w != nil {
+			s.Window = &status.UpdateWindow{Days: w.Days, Start: w.Start, Hours: int(w.Hours)}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func listUpdatedNodes(nodes []v1alpha1.UpdatedNode) (all []status.UpdatedNode) {
+	for _, n := range nodes {
+		s := status.UpdatedNode{Name: n.Name, State: n.Phase, Text: n.Message, Version: n.Version, Changes: int(n.Changes)}
+		if n.Updated != nil {
+			s.Updated = n.Updated.Time
+		}
+		all = append(all, s)
 	}
 	return all
 }

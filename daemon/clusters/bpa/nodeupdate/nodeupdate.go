@@ -65,6 +65,7 @@ type Node struct {
 	ControlPlane bool
 
 	// Its Node in the cluster.
+	Version   string // of its kubelet; "" is not known
 	IsReady   bool
 	IsClosed  bool   // cordoned
 	BootID    string // that its kubelet started in

@@ -54,7 +54,7 @@ func cases() []testCase {
 		{"Credentials", testCredentials}, {"KeyOfTheNamespace", testKeyOfTheNamespace}, {"KeysOfClusters", testKeysOfClusters}, {"InstallerNotAllowed", testInstallerNotAllowed}, {"KubeconfigOfANode", testKubeconfigOfANode}, {"JobOfNoProvisioning", testJobOfNoProvisioning},
 		{"Software", testSoftware}, {"SoftwareKeys", testSoftwareKeys}, {"SoftwareRefusals", testSoftwareRefusals}, {"SoftwareOfAnotherNamespace", testSoftwareOfAnotherNamespace},
 		{"NodeUpdate", testNodeUpdate}, {"NodeUpdateKilledAtEveryWrite", testNodeUpdateKilledAtEveryWrite}, {"NodeUpdateFailures", testNodeUpdateFailures},
-		{"NodeUpdateDeleted", testNodeUpdateDeleted}, {"NodeUpdateRefusals", testNodeUpdateRefusals}, {"Proposal", testProposal},
+		{"NodeUpdateDeleted", testNodeUpdateDeleted}, {"NodeUpdatePaused", testNodeUpdatePaused}, {"NodeUpdateRefusals", testNodeUpdateRefusals}, {"Proposal", testProposal},
 		{"Verified", testVerified}, {"HostTakenMeanwhile", testHostTakenMeanwhile}, {"PodsOfAJobAreWaitedFor", testPodsOfAJobAreWaitedFor},
 	}
 }

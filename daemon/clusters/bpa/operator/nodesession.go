@@ -127,6 +127,7 @@ func readNode(m kud.Node, all []corev1.Node) nodeupdate.Node {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 	n.IsClosed, n.BootID = o.Spec.Unschedulable, o.Status.NodeInfo.BootID
+	n.Version = o.Status.NodeInfo.KubeletVersion
 	n.Mark = nodeupdate.ReadMark(o.Annotations[v1alpha1.AnnotationUpdating])
 	n.UpdatedBy = o.Annotations[v1alpha1.AnnotationUpdated]
 	return n

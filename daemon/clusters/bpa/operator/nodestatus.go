@@ -27,6 +27,7 @@ func (u *nodeUpdate) describe(nodes []nodeupdate.Node, d nodeupdate.Decision) {
 		}
 
 		s.ControlPlane, s.Phase, s.Message = n.ControlPlane, a.Phase, a.Message
+		s.Version = n.Version
 		if n.Facts != nil && len(n.Facts.Preview.Changes) > 0 {
 			s = addChanges(s, n.Facts.Preview.Changes, n.Mark != nil)
 		}

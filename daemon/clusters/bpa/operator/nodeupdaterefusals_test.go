@@ -47,6 +47,28 @@ func testNodeUpdateDeleted(t *testing.T, r *fixture) {
 	assert.Equal(t, strings.Replace(workDone, "closed true", "closed false", 1), strings.Replace(f.work(), "m: jq 1.7, 0 installed", "m: jq 1.7, 1 installed", 1))
 }
 
+// testNodeUpdatePaused: a node that is out of service is completed, no other one is begun with, and the rest follows when
+// it is resumed.
+func testNodeUpdatePaused(t *testing.T, r *fixture) {
+	f := newUpdateFixture(t, r)
+	r.apply(updateText("november", ""))
+	f.look("november")
+	require.True(t, f.node("m").Spec.Unschedulable)
+	r.apply(updateText("november", "paused: true"))
+	o := f.until("november", v1alpha1.PhaseWaiting)
+	assert.Equal(t, "paused by spec.paused; 1 of 3 nodes are up to date", o.Status.Message)
+	f.startKubelets()
+	assert.Equal(t, nodeupdate.ReasonPaused, f.look("november").Status.Conditions[0].Reason)
+	for name, want := range map[string]string{"m": "1.7", "w": "1.6", "x": "1.6"} {
+		assert.Equal(t, want, strings.TrimSpace(f.machines[name].Get("has/jq")), name)
+		assert.False(t, f.node(name).Spec.Unschedulable, name)
+	}
+
+	r.apply(updateText("november", "paused: false"))
+	f.until("november", v1alpha1.PhaseReady)
+	assert.Equal(t, strings.Replace(workDone, "closed true", "closed false", 1), f.work())
+}
+
 // testNodeUpdateRefusals: what it waits for, or what is wrong with it.
 func testNodeUpdateRefusals(t *testing.T, r *fixture) {
 	f := newUpdateFixture(t, r)

@@ -91,7 +91,7 @@ func (f *updateFixture) guardWorkload() client.Client {
 func (f *updateFixture) startKubelets() {
 	for name, m := range f.machines {
 		o := f.node(name)
-		o.Status.NodeInfo.BootID = m.Get("boot")
+		o.Status.NodeInfo.BootID, o.Status.NodeInfo.KubeletVersion = m.Get("boot"), "v1.36.3"
 		o.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		require.NoError(f.t, f.api.Status().Update(f.t.Context(), o))
 	}
@@ -198,6 +198,7 @@ func testNodeUpdate(t *testing.T, r *fixture) {
 		assert.Equal(t, v1alpha1.NodeUpToDate, n.Phase)
 		assert.Equal(t, []v1alpha1.PackageChange{{Name: "jq", Before: "1.6", After: "1.7"}}, n.Packages)
 		assert.NotNil(t, n.Updated, n.Name)
+		assert.Equal(t, "v1.36.3", n.Version, n.Name)
 	}
 	assert.True(t, o.Status.Nodes[0].ControlPlane)
 	ready := o.Status.Conditions[0]

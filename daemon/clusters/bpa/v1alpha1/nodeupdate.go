@@ -79,6 +79,7 @@ type UpdatedNode struct {
 	ControlPlane bool            `json:"controlPlane,omitempty"`
 	Phase        string          `json:"phase"`
 	Message      string          `json:"message,omitempty"`
+	Version      string          `json:"version,omitempty"`  // of its kubelet, as the cluster says it
 	Changes      int32           `json:"changes,omitempty"`  // packages that change, or that the last update changed
 	Packages     []PackageChange `json:"packages,omitempty"` // the first of them
 	Updated      *metav1.Time    `json:"updated,omitempty"`  // when it was last put back into service
