@@ -120,7 +120,7 @@ bench-clusters: ## Measure clusters of 1, 2 and 3 nodes by SSH and by Cluster AP
 	$(BENCH) . ./image/lab/testbed/sandbox/nodes/bench
 
 .PHONY: bench-page
-bench-page: ## Measure the server time of the page for 1, 10 and 200 nodes (seconds)
+bench-page: ## Measure the server time of the page for 1, 10 and 200 nodes, and what a tab that is open takes of the processor (minutes)
 	$(BENCH) . ./daemon/page
 
 .PHONY: bench-site

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"firstlight.dev/firstlight/assets/status"
 )
 
 // TestABrowserReadsEveryPage opens the pages of the site in light and dark, wide and as narrow as a phone, without
@@ -16,6 +18,7 @@ func TestABrowserReadsEveryPage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), browserHung)
 	defer cancel()
 	of := rack(10)
+	of.doc.Clusters[0].Updates = []status.NodeUpdate{updatingFar(), nightly()}
 	s := newServer(t, of)
 	c := startChromium(ctx, t)
 	c.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true})
@@ -30,7 +33,7 @@ func TestABrowserReadsEveryPage(t *testing.T) {
 		{tenantPath("edge", "alpha"), "tenant", "alpha-dev, alpha-prod"},
 		{chainPath("edge"), "chain", "1. generator"},
 		{"/numbers", "numbers", "100 MB/s"},
-		{"/updates", "updates", "is tried at the next start"},
+		{"/updates", "updates", "Draining: 2 pods are still there"},
 		{"/networks", "networks", "172.22.0.51"},
 		{"/secrets", "secrets", "logins of BMCs"},
 		{"/addons", "addons", "sriov-network, waiting, after sriov-operator"},

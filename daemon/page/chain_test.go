@@ -18,8 +18,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/workload"
 )
 
-// passing are the readings of a chain whose generator sends 500 packets a second, of which the firewall drops 400. Its
-// sink is of a version that counts no bytes.
+// passing are the readings of a chain whose generator sends 500 packets a second, of which the firewall drops 400.
 func passing() func() []workload.Chain {
 	began := time.Now()
 	hop := func(part string, counted map[string]float64) workload.Hop {
@@ -37,7 +36,9 @@ func passing() func() []workload.Chain {
 			hop(counters.Firewall, map[string]float64{
 				counters.ForwardedPackets: 100 * seconds, counters.ForwardedBytes: 9200 * seconds, counters.DroppedPackets: 400 * seconds,
 			}),
-			hop(counters.Sink, map[string]float64{counters.ReceivedPackets: 100 * seconds}),
+			hop(counters.Sink, map[string]float64{
+				counters.ReceivedPackets: 100 * seconds, counters.ReceivedBytes: 6400 * seconds,
+			}),
 		}}}
 	}
 }
@@ -80,7 +81,7 @@ func TestPacketsOfEachHopAreShown(t *testing.T) {
 			assert.Regexp(t, `^1\. generator \| 500/s sent \| 32 kB/s \| 0/s not sent \| 5\.0 s, until `+clock+` \| [0-9]+ \| generator-1`,
 				cells(d.id("hop-service-chain-generator")))
 			assert.Contains(t, cells(d.id("hop-service-chain-firewall")), "2. firewall | 100/s forwarded | 9.2 kB/s | 400/s dropped | 5.0 s")
-			assert.Contains(t, cells(d.id("hop-service-chain-sink")), "3. sink | 100/s received | not counted by this version of the add-on | – |")
+			assert.Contains(t, cells(d.id("hop-service-chain-sink")), "3. sink | 100/s received | 6.4 kB/s | – | 5.0 s")
 			assert.Equal(t, "check ok", d.id("hop-service-chain-sink").attr("class"))
 			assert.Equal(t, []string{"/clusters/edge/pods/service-chain/sink-1"}, hrefs([]document{*d.id("hop-service-chain-sink")}))
 		}
@@ -125,6 +126,7 @@ func TestWhatIsNotKnownOfAChainIsSaid(t *testing.T) {
 			later[0].Hops[i].Time = time.Now().Add(chainInterval)
 		}
 		later[0].Hops[2].Pod = workload.Pod{}
+		delete(later[0].Hops[2].Counters, counters.ReceivedBytes) // as an add-on of before
 		now = later
 		d := next()
 		assert.Equal(t, "1. generator | not known: connection refused | not known | generator-1 on edge-1: Running",
@@ -132,7 +134,7 @@ func TestWhatIsNotKnownOfAChainIsSaid(t *testing.T) {
 		assert.Equal(t, "check failed", d.id("hop-service-chain-generator").attr("class"))
 		assert.Contains(t, cells(d.id("hop-service-chain-firewall")), "not known: its counters began again at zero since the last reading | 5 |")
 		assert.Contains(t, d.id("chain-service-chain").text(), "The rules of its ConfigMap are wrong, and those of before hold")
-		assert.Contains(t, cells(d.id("hop-service-chain-sink")), "0/s received")
+		assert.Contains(t, cells(d.id("hop-service-chain-sink")), "0/s received | not counted by this version of the add-on | – |")
 		assert.Contains(t, cells(d.id("hop-service-chain-sink")), "| none")
 
 		silence = errors.New("https://172.22.1.7:6443: i/o timeout")

@@ -24,7 +24,7 @@ import (
 const hung = 2 * time.Minute
 
 // serveAlone serves on the loopback by TLS, and returns a client that trusts the authority.
-func serveAlone(t *testing.T, s *Server) (string, *http.Client) {
+func serveAlone(t testing.TB, s *Server) (string, *http.Client) {
 	addr := netip.MustParseAddr("127.0.0.1")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func serveAlone(t *testing.T, s *Server) (string, *http.Client) {
 }
 
 // stream opens a stream of a session, until ctx ends.
-func stream(ctx context.Context, t *testing.T, client *http.Client, url, secret string) *http.Response {
+func stream(ctx context.Context, t testing.TB, client *http.Client, url, secret string) *http.Response {
 	r, err := http.NewRequestWithContext(ctx, "GET", url+"/events", nil)
 	require.NoError(t, err)
 	r.AddCookie(&http.Cookie{Name: cookie, Value: secret})
