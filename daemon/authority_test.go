@@ -19,7 +19,7 @@ func TestTheAuthoritySignsWhatTheApplianceServes(t *testing.T) {
 	for _, hostname := range []string{"edge-7", ""} {
 		a, err := ca.Open(t.TempDir(), time.Now, authorityNames(hostname)...)
 		require.NoError(t, err)
-		served := slices.Concat(serving.ServiceNames(), metal3.WebhookNames(), []string{"localhost"})
+		served := slices.Concat(serving.ServiceNames(), metal3.WebhookNames(metal3.WebhookService), metal3.WebhookNames(metal3.HoldService), []string{"localhost"})
 		if hostname != "" {
 			served = append(served, hostname)
 		}

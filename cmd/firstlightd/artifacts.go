@@ -14,8 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/commandline"
@@ -154,7 +152,7 @@ func (f artifactFlags) config() (api.Config, error) {
 		return api.Config{}, err
 	}
 
-	cluster, err := f.restConfig()
+	cluster, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return api.Config{}, err
 	}
@@ -228,23 +226,6 @@ func (f artifactFlags) backend() (blobs.Backend, error) {
 	f.store.AccessKey, f.store.SecretKey = os.Getenv("STORE_ACCESS_KEY"), os.Getenv("STORE_SECRET_KEY")
 	f.store.Scratch = f.scratch
 	return s3.New(f.store)
-}
-
-func (f artifactFlags) restConfig() (*rest.Config, error) {
-	if f.kubeconfig == "" {
-		c, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("find API server: %w; give --kubeconfig outside of a cluster", err)
-		}
-		return c, nil
-	}
-
-	c, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig: %w", err)
-	}
-
-	return c, nil
 }
 
 // parseQuotas reads quotas as Kubernetes writes sizes.

@@ -45,7 +45,7 @@ func (f artifactFlags) serve(ctx context.Context, c api.Config) error {
 
 // serveS3 serves what the agent has by S3.
 func (f artifactFlags) serveS3(ctx context.Context, c api.Config, a *api.Agent, parts *s3api.Parts) error {
-	cluster, err := f.restConfig()
+	cluster, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return err
 	}

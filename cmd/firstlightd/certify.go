@@ -19,6 +19,11 @@ import (
 // maxRequest bounds a certificate request, in bytes: one has less than a thousand.
 const maxRequest = 64 << 10
 
+// errNoCertificates is of an appliance whose API has an authority of someone else's. It would sign for the name and the
+// groups that a workstation chooses itself.
+var errNoCertificates = errors.New("this appliance signs no certificates for the API: it is a guest, and the cluster's " +
+	"owner lets people in; use the kubeconfig by which you reach the cluster")
+
 func newCertifyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "certify",
@@ -28,6 +33,9 @@ a client certificate for it with all rights, good for twelve hours, and where th
 was made. The rights are a ClusterRoleBinding with the label ` + label.Workstation + `: delete it, and they are gone.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if isGuest() {
+				return errNoCertificates
+			}
 			request, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxRequest))
 			if err != nil {
 				return fmt.Errorf("read certificate request: %w", err)

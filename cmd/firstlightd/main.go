@@ -77,6 +77,7 @@ func newRootCommand() *cobra.Command {
 		newRunCommand(),
 		newStorageCommand(),
 		newRegistryCommand(),
+		newHoldCommand(),
 		newBPACommand(),
 		newKPACommand(),
 		newArtifactsCommand(),

@@ -8,10 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
-	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/engine/apply"
 )
 
@@ -41,12 +39,12 @@ field manager). Values of Secrets are left out. The control plane's own pods are
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", kube.AdminConfig, "of the appliance's API")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", defaultKubeconfig(), "of the appliance's API")
 	return cmd
 }
 
 func listApplied(cmd *cobra.Command, kubeconfig string) ([]apply.Applied, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("reach the API: %w", err)
 	}

@@ -9,10 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"firstlight.dev/firstlight/assets/commandline"
-	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 )
 
@@ -25,9 +23,7 @@ func newSecretsCommand() *cobra.Command {
 No file is opened, and the API is asked for names alone. -o json has their places, too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list := vault.List(cmd.Context(), "", func() (*rest.Config, error) {
-				return clientcmd.BuildConfigFromFlags("", kube.AdminConfig)
-			})
+			list := vault.List(cmd.Context(), "", func() (*rest.Config, error) { return restConfig(defaultKubeconfig()) })
 			if output == commandline.JSON {
 				return commandline.WriteJSON(cmd.OutOrStdout(), list)
 			}

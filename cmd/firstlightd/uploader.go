@@ -11,14 +11,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/artifact"
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/api"
-	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/uploads/grant"
 )
@@ -67,12 +65,12 @@ appliance's address, its authority and a token. On a workstation:
 	cmd.Flags().DurationVar(&validity, "for", 24*time.Hour, "how long the token is good for")
 	cmd.Flags().StringVar(&server, "server", "", "address that is printed (default that of the owner's network)")
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", kube.AdminConfig, "of the appliance's API")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", defaultKubeconfig(), "of the appliance's API")
 	return cmd
 }
 
 func newUploadToken(ctx context.Context, kubeconfig, owner string, validity time.Duration) (string, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return "", fmt.Errorf("reach the API: %w", err)
 	}

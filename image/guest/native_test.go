@@ -3,6 +3,7 @@ package guest_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -14,8 +15,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/goldentest"
+	"firstlight.dev/firstlight/image/guest"
 	"firstlight.dev/firstlight/image/lab/netns"
 	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/machines"
@@ -32,6 +35,7 @@ type owner struct {
 	ctx        context.Context
 	root       string // of the stick's image
 	firstlight string // the program
+	daemon     string // the daemon's program
 	node       *nodes.Server
 	servers    *simulator.Simulator
 	machines   *machines.Machines // systems of the servers
@@ -124,6 +128,8 @@ func TestAGuestOnAKubernetesThatIsThere(t *testing.T) {
 	o.applyManifests()
 	o.until("kubectl get bmh -A --show-labels", "firstlight.dev/verified=true")
 	o.show("kubectl get bmh -A")
+	o.applyHost()
+	assert.NotContains(t, o.run(inDaemon+"firstlightd secrets"), "are not listed")
 	o.upload()
 	o.provision()
 	for _, stage := range []string{"kpa-ready", "cluster-api-ready", "cluster-class-ready"} {
@@ -157,7 +163,7 @@ func newOwner(t *testing.T) *owner {
 	}, 1)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, rack.Close()) })
-	o := &owner{t: t, ctx: ctx, root: root, firstlight: firstlight, node: rack.Servers[0]}
+	o := &owner{t: t, ctx: ctx, root: root, firstlight: firstlight, daemon: programs.Daemon, node: rack.Servers[0]}
 	require.NoError(t, rack.Inventory("there", 1, o.node))
 	out, err := rack.Installer(ctx, "there").CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -202,22 +208,35 @@ func (o *owner) connect(nic, address string) *netns.Bridge {
 	return bridge
 }
 
+// archiveImages writes the archive of the root's images, with the daemon of the sources at hand.
+func (o *owner) archiveImages(archive string) {
+	o.t.Helper()
+	began := time.Now()
+	own, all := o.t.TempDir(), o.t.TempDir()
+	require.NoError(o.t, os.MkdirAll(filepath.Join(own, "usr/bin"), 0o755))
+	require.NoError(o.t, os.Link(o.daemon, filepath.Join(own, "usr/bin/firstlightd")))
+	require.NoError(o.t, guest.WithRoot(o.root, func(root string) error {
+		if err := unix.Mount("overlay", all, "overlay", unix.MS_RDONLY, "lowerdir="+own+":"+root); err != nil {
+			return err
+		}
+		out, err := exec.CommandContext(o.ctx, o.firstlight, "guest", "images", "--image", all, archive).CombinedOutput()
+		o.t.Logf("archive: %s\n%s", time.Since(began), out)
+		return errors.Join(err, unix.Unmount(all, 0))
+	}))
+}
+
 // loadImages brings the images to the node.
 func (o *owner) loadImages() {
 	o.t.Helper()
 	archive := filepath.Join(o.t.TempDir(), "images.tar")
+	o.archiveImages(archive)
 	began := time.Now()
-	out, err := exec.CommandContext(o.ctx, o.firstlight, "guest", "images", "--image", o.root, archive).CombinedOutput()
-	require.NoError(o.t, err, string(out))
-	o.t.Logf("archive: %s\n%s", time.Since(began), out)
-
-	began = time.Now()
 	file, err := os.Open(archive)
 	require.NoError(o.t, err)
 	defer file.Close()
 	load := o.node.Command(o.ctx, "ctr", "--namespace", "k8s.io", "images", "import", "-")
 	load.Stdin = file
-	out, err = load.CombinedOutput()
+	out, err := load.CombinedOutput()
 	require.NoError(o.t, err, string(out))
 	require.NoError(o.t, os.Remove(archive))
 	o.t.Logf("import: %s\n%s", time.Since(began), out)
@@ -241,35 +260,23 @@ func (o *owner) applyManifests() {
 	o.run("kubectl -n firstlight rollout status deploy/firstlight --timeout=10m")
 }
 
-// rights let an account bring packages of an owner (docs/artifacts.md).
-const rights = `kubectl create namespace alpha
-kubectl create serviceaccount --namespace alpha uploader
-kubectl apply -f - <<END
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {namespace: alpha, name: uploader}
-rules: [{apiGroups: [artifact.firstlight.dev], resources: [binary_images], verbs: [create, get, list, update, patch, delete]}]
-END
-kubectl create rolebinding --namespace alpha uploader --role uploader --serviceaccount alpha:uploader`
-
 // upload brings a file by the REST API, with this machine's curl on the node's network.
 func (o *owner) upload() {
 	o.t.Helper()
-	o.run(rights)
-	token := o.run("kubectl create token --namespace alpha uploader")
-	authority := o.run(inDaemon + "cat /var/lib/firstlight/ca/ca.crt")
+	access := o.run(inDaemon + "firstlightd uploader alpha --server https://172.22.0.1:9015")
 	dir := o.t.TempDir()
 	const content = "a package of alpha's\n"
 	record := fmt.Sprintf(`{"owner": "alpha", "cluster_name": "edge", "type": "binary", "image_name": "sample", "image_offset": 0,
 "image_length": %d, "upload_complete": false, "sha256": "%x"}`, len(content), sha256.Sum256([]byte(content)))
-	for name, text := range map[string]string{"ca.crt": authority, "sample": content, "sample.json": record} {
+	for name, text := range map[string]string{"sample": content, "sample.json": record} {
 		require.NoError(o.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 
 	curl := func(line string) string {
 		cmd := exec.CommandContext(o.ctx, "nsenter", "--net="+netns.PathOf(o.node.PID()), "sh", "-euc",
-			`curl --silent --show-error --fail-with-body --cacert ca.crt --header "Authorization: Bearer $TOKEN" `+line)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "TOKEN="+strings.TrimSpace(token))
+			`eval "$ACCESS"; curl --silent --show-error --fail-with-body --cacert "$FIRSTLIGHT_CA" \
+				--header "Authorization: Bearer $FIRSTLIGHT_TOKEN" `+line)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "ACCESS="+access)
 		out, err := cmd.CombinedOutput()
 		require.NoError(o.t, err, string(out))
 		fmt.Fprintf(&o.told, "$ api %s\n%s\n", line, strings.TrimSpace(string(out)))

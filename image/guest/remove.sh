@@ -29,7 +29,7 @@ release() {
 # First what would apply all again, then what refuses changes, then what works on servers.
 kubectl delete deployment firstlight --namespace=firstlight --ignore-not-found --cascade=foreground
 remove validatingwebhookconfigurations,mutatingwebhookconfigurations
-remove mutatingadmissionpolicybindings,mutatingadmissionpolicies,validatingadmissionpolicybindings,validatingadmissionpolicies
+remove validatingadmissionpolicybindings,validatingadmissionpolicies
 remove deployments
 
 found=$(applied customresourcedefinitions)

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -74,7 +74,7 @@ func (c *Cluster) StartBeside(start func(ctx context.Context, report bringup.Rep
 func (c *Cluster) Stage() bringup.Stage {
 	return bringup.Stage{
 		Name:    StageName,
-		Fact:    "The cluster's API answers, has the kinds that are needed, and no Metal3 or Cluster API of others.",
+		Fact:    "The cluster's API answers, is of a version that was tried, and has no Metal3 or Cluster API of others.",
 		Why:     "Before anything is written to a cluster that others use.",
 		Done:    c.done,
 		Do:      c.do,
@@ -122,7 +122,7 @@ func (c *Cluster) check(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	if err := checkKinds(api.Discovery()); err != nil {
+	if err := checkVersion(api.Discovery()); err != nil {
 		return err
 	}
 	nodes, err := api.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: guest.NodeLabel})
@@ -140,25 +140,24 @@ func (c *Cluster) check(ctx context.Context) error {
 	return checkForeign(ctx, definitions)
 }
 
-// checkKinds returns an error if the API server lacks the kind by which it holds hosts before they are checked.
-func checkKinds(api discovery.DiscoveryInterface) error {
-	const kind = "MutatingAdmissionPolicy"
-	all, err := api.ServerResourcesForGroupVersion(admissionv1.SchemeGroupVersion.String())
-	if err != nil {
-		return fmt.Errorf("ask which kinds the API server has: %w", err)
-	}
-	for _, r := range all.APIResources {
-		if r.Kind == kind {
-			return nil
-		}
-	}
+// minVersion is the oldest Kubernetes that a guest was tried on.
+var minVersion = version.MajorMinor(1, 33)
 
-	version := "of this version"
-	if v, err := api.ServerVersion(); err == nil {
-		version = v.GitVersion
+// checkVersion returns an error if the API server is older than that. Distributions add to the version what is theirs.
+func checkVersion(api discovery.DiscoveryInterface) error {
+	has, err := api.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("ask the API server for its version: %w", err)
 	}
-	return bringup.Permanent(fmt.Errorf("the API server, %s, has no %s of %s, by which servers are held until they are "+
-		"checked; use a cluster of Kubernetes 1.36 or later", version, kind, admissionv1.SchemeGroupVersion))
+	v, err := version.ParseGeneric(has.GitVersion)
+	if err != nil {
+		return fmt.Errorf("read the API server's version: %w", err)
+	}
+	if v.LessThan(minVersion) {
+		return bringup.Permanent(fmt.Errorf("the API server is of Kubernetes %s, and the appliance was never tried with one "+
+			"before %s; use a cluster of that version or a later one", has.GitVersion, minVersion))
+	}
+	return nil
 }
 
 // checkNodes returns an error unless one node is the appliance's: what it keeps is on that one.

@@ -1,6 +1,7 @@
 package joined
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -15,21 +16,20 @@ import (
 
 // cluster answers what check asks, as an API server would.
 type cluster struct {
-	kinds string // of admissionregistration.k8s.io/v1
-	nodes string
-	hosts string // the definition of BareMetalHosts; "": there is none
+	version string // "": a recent one
+	nodes   string
+	hosts   string // the definition of BareMetalHosts; "": there is none
 }
 
 func (c cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answers := map[string]string{
-		"/version": `{"gitVersion":"v1.33.2"}`,
+		"/version": `{"gitVersion":"` + cmp.Or(c.version, "v1.36.0") + `"}`,
 		"/api":     `{"kind":"APIVersions","versions":["v1"]}`,
 		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apiextensions.k8s.io",
 			"versions":[{"groupVersion":"apiextensions.k8s.io/v1","version":"v1"}],"preferredVersion":{"groupVersion":"apiextensions.k8s.io/v1","version":"v1"}}]}`,
 		"/apis/apiextensions.k8s.io/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apiextensions.k8s.io/v1",
 			"resources":[{"name":"customresourcedefinitions","kind":"CustomResourceDefinition","namespaced":false,"verbs":["get"]}]}`,
-		"/apis/admissionregistration.k8s.io/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"admissionregistration.k8s.io/v1","resources":[` + c.kinds + `]}`,
-		"/api/v1/nodes":                         `{"kind":"NodeList","apiVersion":"v1","items":[` + c.nodes + `]}`,
+		"/api/v1/nodes": `{"kind":"NodeList","apiVersion":"v1","items":[` + c.nodes + `]}`,
 		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/baremetalhosts.metal3.io": c.hosts,
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -41,10 +41,7 @@ func (c cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
 }
 
-const (
-	holds = `{"name":"mutatingadmissionpolicies","kind":"MutatingAdmissionPolicy","namespaced":false,"verbs":["get"]}`
-	node  = `{"metadata":{"name":"a"}}`
-)
+const node = `{"metadata":{"name":"a"}}`
 
 func TestWhatAClusterMustBe(t *testing.T) {
 	foreign := `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"baremetalhosts.metal3.io"}}`
@@ -55,12 +52,14 @@ func TestWhatAClusterMustBe(t *testing.T) {
 		says      string
 		permanent bool
 	}{
-		{"nothing of others", cluster{kinds: holds, nodes: node}, "", false},
-		{"ours", cluster{kinds: holds, nodes: node, hosts: ours}, "", false},
-		{"an older API server", cluster{nodes: node}, "the API server, v1.33.2, has no MutatingAdmissionPolicy", true},
-		{"no node", cluster{kinds: holds}, "one node to have the label firstlight.dev/appliance; 0 have it", false},
-		{"two nodes", cluster{kinds: holds, nodes: node + "," + node}, "2 have it", false},
-		{"someone else's Metal3", cluster{kinds: holds, nodes: node, hosts: foreign}, "the cluster has baremetalhosts.metal3.io, and not from an appliance", true},
+		{"nothing of others", cluster{nodes: node}, "", false},
+		{"ours", cluster{nodes: node, hosts: ours}, "", false},
+		{"the oldest API server", cluster{nodes: node, version: "v1.33.0+k3s1"}, "", false},
+		{"one of a cloud", cluster{nodes: node, version: "v1.34.1-gke.2037000"}, "", false},
+		{"an older API server", cluster{nodes: node, version: "v1.32.9"}, "Kubernetes v1.32.9, and the appliance was never tried with one before 1.33", true},
+		{"no node", cluster{}, "one node to have the label firstlight.dev/appliance; 0 have it", false},
+		{"two nodes", cluster{nodes: node + "," + node}, "2 have it", false},
+		{"someone else's Metal3", cluster{nodes: node, hosts: foreign}, "the cluster has baremetalhosts.metal3.io, and not from an appliance", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := httptest.NewServer(c.cluster)
@@ -78,7 +77,7 @@ func TestWhatAClusterMustBe(t *testing.T) {
 }
 
 func TestIronicIsStartedBesideMetal3(t *testing.T) {
-	server := httptest.NewServer(cluster{kinds: holds, nodes: node})
+	server := httptest.NewServer(cluster{nodes: node})
 	defer server.Close()
 	joined := &Cluster{Config: func() (*rest.Config, error) { return &rest.Config{Host: server.URL}, nil }}
 	started := 0
@@ -90,7 +89,7 @@ func TestIronicIsStartedBesideMetal3(t *testing.T) {
 	assert.NoError(t, stage.Done(t.Context()))
 	assert.Equal(t, 1, started)
 
-	foreign := httptest.NewServer(cluster{nodes: node})
+	foreign := httptest.NewServer(cluster{nodes: node, version: "v1.30.0"})
 	defer foreign.Close()
 	refused := &Cluster{Config: func() (*rest.Config, error) { return &rest.Config{Host: foreign.URL}, nil }}
 	refused.StartBeside(func(context.Context, bringup.Report) { started++ })

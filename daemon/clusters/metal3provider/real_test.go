@@ -85,7 +85,7 @@ func testValidation(t *testing.T, api client.Client) {
 // testGuard: with the appliance's admission policies, a host that a machine gives an image is held until it was
 // checked, also when the same image was checked on it before, and a deleted machine's host leaves service.
 func testGuard(t *testing.T, r *fixture) {
-	for _, o := range append(metal3.Policy(), metal3.AdmissionPolicies(kube.DaemonUser)...) {
+	for _, o := range (metal3.Guard{Daemon: kube.DaemonUser}).Objects() {
 		require.NoError(t, r.api.Create(t.Context(), o))
 		t.Cleanup(func() { require.NoError(t, r.api.Delete(r.ctx(), o)) })
 	}

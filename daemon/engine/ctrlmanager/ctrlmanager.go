@@ -32,12 +32,18 @@ type Options struct {
 	Cache  cache.Options // managed fields are left out, unless it says otherwise
 }
 
-// New returns a manager without controllers. It answers /readyz, and takes log for all that its libraries say. It listens
-// at the address of /readyz from now on, and until its controllers have ended: an error if another manager does.
-func New(api *rest.Config, o Options, log *slog.Logger) (manager.Manager, error) {
+// SetLogger has log take all that the libraries of controllers say.
+func SetLogger(log *slog.Logger) logr.Logger {
 	logger := logr.FromSlogHandler(log.Handler())
 	ctrllog.SetLogger(logger)
 	klog.SetSlogLogger(log)
+	return logger
+}
+
+// New returns a manager without controllers. It answers /readyz, and takes log for all that its libraries say. It listens
+// at the address of /readyz from now on, and until its controllers have ended: an error if another manager does.
+func New(api *rest.Config, o Options, log *slog.Logger) (manager.Manager, error) {
+	logger := SetLogger(log)
 	if o.Metrics == "" {
 		o.Metrics = "0"
 	}

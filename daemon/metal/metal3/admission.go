@@ -19,14 +19,25 @@ const (
 	HoldPolicyName      = "hosts-checked.firstlight.dev"
 )
 
-// AdmissionPolicies are the rules by which any host enters, whoever applies it: hosts have one namespace, nothing is
-// powered on or installed before it was checked, which the appliance alone says, and no disk is cleaned or written to
-// that nobody named.
-//
-// daemon is who the appliance is for the API server.
-func AdmissionPolicies(daemon string) []client.Object {
-	c := conditionsOf(daemon)
-	return slices.Concat(namespacePolicy(), disksPolicy(), c.clearedPolicy(), c.holdPolicy())
+// Guard is by what the API server itself guards hosts.
+type Guard struct {
+	Daemon string // who the appliance is for the API server
+
+	// WebhookCA signed the certificate of the webhook that holds hosts, PEM; nil: a policy of the API server's holds
+	// them, of a kind that came with Kubernetes 1.36.
+	WebhookCA []byte
+}
+
+// Objects are all rules for hosts: of those in service, and those by which any host enters, whoever applies it: hosts
+// have one namespace, nothing is powered on or installed before it was checked, which the appliance alone says, and no
+// disk is cleaned or written to that nobody named.
+func (g Guard) Objects() []client.Object {
+	c := conditionsOf(g.Daemon)
+	hold := c.holdPolicy
+	if g.WebhookCA != nil {
+		hold = func() []client.Object { return c.holdWebhook(g.WebhookCA) }
+	}
+	return slices.Concat(Policy(), namespacePolicy(), disksPolicy(), c.clearedPolicy(), hold())
 }
 
 // admissionKind is the type of a policy or of its binding.
@@ -136,12 +147,6 @@ const (
 		` ? oldObject.status.provisioning.image.url : ''`
 
 	cleans = `!has(object.spec.automatedCleaningMode) || object.spec.automatedCleaningMode != 'disabled'`
-
-	addPause = `(` + annotated + ` ? [] : [JSONPatch{op: "add", path: "/metadata/annotations", value: {}}])` +
-		` + [JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("` + annotationPaused + `"),` +
-		` value: "` + label.Hold + `"}]`
-	addMode = `[JSONPatch{op: "add", path: "/spec/automatedCleaningMode", value: "disabled"}]`
-	unclear = `[JSONPatch{op: "remove", path: "/metadata/annotations/" + jsonpatch.escapeKey("` + label.Cleared + `")}]`
 )
 
 // conditions are those of the hold policy that know who the appliance is.
@@ -178,40 +183,4 @@ func (c conditions) clearedPolicy() []client.Object {
 				"it; leave it as it is: a host that has passed its checks continues automatically",
 		}},
 	})
-}
-
-// holdPolicy pauses a host that someone else creates, or gives an image, until the appliance has checked it: pre-flight
-// before it is powered on, its disk before it is written to. Pausing is Metal3's own way to have a host left alone, so
-// this holds while the daemon is down. The daemon clears hosts by an annotation, and its own like all others.
-//
-// It also switches automated cleaning off, which would erase the partition tables of all disks of a host.
-func (c conditions) holdPolicy() []client.Object {
-	return []client.Object{
-		&admissionv1.MutatingAdmissionPolicy{
-			TypeMeta:   admissionKind("MutatingAdmissionPolicy"),
-			ObjectMeta: metav1.ObjectMeta{Name: HoldPolicyName},
-			Spec: admissionv1.MutatingAdmissionPolicySpec{
-				FailurePolicy:      ptr.To(admissionv1.Fail),
-				ReinvocationPolicy: admissionv1.IfNeededReinvocationPolicy,
-				MatchConstraints:   hostRule(admissionv1.Create, admissionv1.Update),
-				// For some seconds after it started the API server cannot change an object by a policy, and refuses
-				// those that one matches. The appliance's own hosts match none.
-				MatchConditions: []admissionv1.MatchCondition{{
-					Name:       "unchecked",
-					Expression: `(` + c.holds + `) || (` + cleans + `) || (` + c.isForged + `)`,
-				}},
-				Mutations: []admissionv1.Mutation{{
-					PatchType: admissionv1.PatchTypeJSONPatch,
-					JSONPatch: &admissionv1.JSONPatch{Expression: `((` + c.holds + `) ? ` + addPause + ` : [])` +
-						` + ((` + cleans + `) ? ` + addMode + ` : [])` +
-						` + ((` + c.isForged + `) ? ` + unclear + ` : [])`},
-				}},
-			},
-		},
-		&admissionv1.MutatingAdmissionPolicyBinding{
-			TypeMeta:   admissionKind("MutatingAdmissionPolicyBinding"),
-			ObjectMeta: metav1.ObjectMeta{Name: HoldPolicyName},
-			Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: HoldPolicyName},
-		},
-	}
 }

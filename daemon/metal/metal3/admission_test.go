@@ -33,9 +33,19 @@ type hostAPI struct {
 	transcript strings.Builder
 }
 
-func newHostAPI(t *testing.T) *hostAPI {
+// onEach runs a test where a policy holds hosts, and where a webhook does because the API server knows no such policy.
+func onEach(t *testing.T, test func(a *hostAPI)) {
+	t.Run("policy", func(t *testing.T) {
+		test(newHostAPI(t, sandbox.APIServer(t), Guard{Daemon: kube.DaemonUser}.Objects()))
+	})
+	t.Run("webhook", func(t *testing.T) {
+		server := sandbox.EarlierAPIServer(t)
+		test(newHostAPI(t, server, startWebhook(t, server)))
+	})
+}
+
+func newHostAPI(t *testing.T, server *sandbox.API, guard []client.Object) *hostAPI {
 	t.Helper()
-	server := sandbox.APIServer(t)
 	kubectl, err := sandbox.BuildProgram(t.Context(), "kubernetes")
 	require.NoError(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
@@ -55,7 +65,7 @@ func newHostAPI(t *testing.T) *hostAPI {
 	a.must("wait", "--for=condition=Established", "crd/baremetalhosts.metal3.io", "--timeout=60s")
 	a.must("create", "namespace", Namespace)
 
-	set, err := apply.New("test", append(Policy(), AdmissionPolicies(kube.DaemonUser)...)...)
+	set, err := apply.New("test", guard...)
 	require.NoError(t, err)
 	require.NoError(t, set.Apply(t.Context(), a.client))
 	// The policies hold some moments after they were written.
@@ -105,8 +115,10 @@ func (a *hostAPI) host(name string) metal3api.BareMetalHost {
 
 // TestTheDocumentsObjectsAreAcceptedAndHeld applies the document's Secret and BareMetalHost with kubectl: refused with
 // a way out in a namespace that nobody looks at, accepted in the other, and paused until it was checked.
-func TestTheDocumentsObjectsAreAcceptedAndHeld(t *testing.T) {
-	a := newHostAPI(t)
+func TestTheDocumentsObjectsAreAcceptedAndHeld(t *testing.T) { onEach(t, testDocument) }
+
+func testDocument(a *hostAPI) {
+	t := a.t
 	out := a.record("apply", "-f", "document.yaml")
 	assert.Contains(t, out, "kubectl -n metal3 apply", "no way out")
 	out = a.record("-n", "metal3", "apply", "-f", "document.yaml")
@@ -125,9 +137,11 @@ func TestTheDocumentsObjectsAreAcceptedAndHeld(t *testing.T) {
 
 // TestAnImageIsCheckedHoweverItComes: a host that is registered and gets an image later is held as well, whoever gives
 // it and in however many requests; what was cleared, installed or is being restored is not.
-func TestAnImageIsCheckedHoweverItComes(t *testing.T) {
+func TestAnImageIsCheckedHoweverItComes(t *testing.T) { onEach(t, testImages) }
+
+func testImages(a *hostAPI) {
+	t := a.t
 	const url = "http://172.22.0.1:6180/images/debian-13.raw"
-	a := newHostAPI(t)
 	file := filepath.Join(t.TempDir(), "host.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost,
 metadata: {name: later, annotations: {firstlight.dev/cleared: registration}},
@@ -222,8 +236,10 @@ metadata: {name: saved, annotations: {firstlight.dev/cleared: registration}}, sp
 
 // TestNoDiskIsErasedPastTheQuestion: what would write to disks without asking is refused, as it comes and later, and
 // says what to do instead; all else of a host may be edited.
-func TestNoDiskIsErasedPastTheQuestion(t *testing.T) {
-	a := newHostAPI(t)
+func TestNoDiskIsErasedPastTheQuestion(t *testing.T) { onEach(t, testDisks) }
+
+func testDisks(a *hostAPI) {
+	t := a.t
 	const host = `{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost, metadata: {name: disks, namespace: metal3}, spec: {online: true%s}}`
 	file := filepath.Join(t.TempDir(), "host.yaml")
 	apply := func(with string) (string, error) {

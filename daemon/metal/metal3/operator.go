@@ -19,6 +19,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/engine/apply"
+	"firstlight.dev/firstlight/daemon/engine/daemonpod"
 )
 
 // Names inside the operator's own manifest.
@@ -53,19 +54,18 @@ type Operator struct {
 	Password       string
 	CA             []byte // that signed Ironic's certificate and WebhookCert, PEM
 
-	// WebhookCert is for WebhookService in Namespace (see WebhookNames).
+	// WebhookCert is for WebhookService in Namespace, and for HoldService if Holds (see WebhookNames).
 	WebhookCert, WebhookKey []byte
+
+	Holds bool // the pod answers the webhook that holds hosts, too: the API server has not to have a policy for that
 
 	// Limit is how many hosts are inspected, cleaned and deployed at a time; the others wait.
 	Limit int
 }
 
-// WebhookNames are the DNS names that the API server calls the webhook by.
-func WebhookNames() []string {
-	return []string{
-		WebhookService + "." + Namespace + ".svc",
-		WebhookService + "." + Namespace + ".svc.cluster.local",
-	}
+// WebhookNames are the DNS names that the API server calls the webhook of a Service by.
+func WebhookNames(service string) []string {
+	return []string{service + "." + Namespace + ".svc", service + "." + Namespace + ".svc.cluster.local"}
 }
 
 // usedKinds are the kinds that come from the manifest as they are. What it says of images,
@@ -107,6 +107,9 @@ func (o Operator) Objects() ([]client.Object, error) {
 	}
 
 	objects = append(objects, o.secrets()...)
+	if o.Holds {
+		objects = append(objects, holdService(operatorLabels()))
+	}
 	objects = append(objects, o.deployment())
 	if err := o.injectCA(webhook); err != nil {
 		return nil, err
@@ -192,8 +195,12 @@ func (o Operator) secrets() []client.Object {
 	}
 }
 
+// operatorLabels are what the manifest's Services find the operator's pod by.
+func operatorLabels() map[string]string {
+	return map[string]string{"control-plane": "controller-manager", "webhook": "metal3-io-v1alpha1-baremetalhost"}
+}
+
 func (o Operator) deployment() *appsv1.Deployment {
-	labels := map[string]string{"control-plane": "controller-manager", "webhook": "metal3-io-v1alpha1-baremetalhost"}
 	probe := func(path string, every, failures int32) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
@@ -209,8 +216,8 @@ func (o Operator) deployment() *appsv1.Deployment {
 			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}},
 		}
 	}
-	meta := metav1.ObjectMeta{Namespace: Namespace, Name: OperatorName, Labels: labels}
-	return apply.NewDeployment(meta, map[string]string{label.Config: o.digest()}, corev1.PodSpec{
+	cert := corev1.VolumeMount{Name: "cert", MountPath: certDir, ReadOnly: true}
+	pod := corev1.PodSpec{
 		ServiceAccountName: OperatorName,
 		EnableServiceLinks: ptr.To(false),
 		SecurityContext: &corev1.PodSecurityContext{
@@ -233,7 +240,7 @@ func (o Operator) deployment() *appsv1.Deployment {
 			VolumeMounts: []corev1.VolumeMount{
 				{Name: "auth", MountPath: "/etc/ironic", ReadOnly: true},
 				{Name: "ca", MountPath: caDir, ReadOnly: true},
-				{Name: "cert", MountPath: certDir, ReadOnly: true},
+				cert,
 			},
 			Ports: []corev1.ContainerPort{{
 				Name:          "webhook",
@@ -250,9 +257,16 @@ func (o Operator) deployment() *appsv1.Deployment {
 		Volumes: []corev1.Volume{
 			volume("auth", "operator-ironic-auth"),
 			volume("ca", "operator-ironic-ca"),
-			volume("cert", "operator-webhook-cert"),
+			volume(cert.Name, "operator-webhook-cert"),
 		},
-	})
+	}
+	if o.Holds {
+		pod.Containers = append(pod.Containers, holdContainer(cert))
+		pod.Volumes = append(pod.Volumes, daemonpod.BinaryVolume())
+	}
+
+	meta := metav1.ObjectMeta{Namespace: Namespace, Name: OperatorName, Labels: operatorLabels()}
+	return apply.NewDeployment(meta, map[string]string{label.Config: o.digest()}, pod)
 }
 
 func (o Operator) environment() []corev1.EnvVar {

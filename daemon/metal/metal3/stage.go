@@ -41,17 +41,23 @@ func OperatorStage(operator func() (Operator, error), api func() (client.Client,
 	}.Bringup()
 }
 
-// GuardStage is the fact that the API server itself protects hosts in service. daemon is who the appliance is for it.
-func GuardStage(daemon string, api func() (client.Client, error)) bringup.Stage {
+// GuardStage is the fact that the API server itself protects hosts in service.
+func GuardStage(guard func() (Guard, error), api func() (client.Client, error)) bringup.Stage {
 	var held atomic.Bool
 	return apply.Stage{
-		Name:    "hosts-guarded",
-		Fact:    "the API server refuses what would erase a host in service, or delete it",
-		Why:     "It comes before the first host is handed over, and holds for everybody, also while the daemon is down.",
-		Owner:   operatorOwner,
-		API:     api,
-		Doing:   "applying the admission policy",
-		Objects: func() ([]client.Object, error) { return append(Policy(), AdmissionPolicies(daemon)...), nil },
+		Name:  "hosts-guarded",
+		Fact:  "the API server refuses what would erase a host in service, or delete it",
+		Why:   "It comes before the first host is handed over, and holds for everybody, also while the daemon is down.",
+		Owner: operatorOwner,
+		API:   api,
+		Doing: "applying the admission policy",
+		Objects: func() ([]client.Object, error) {
+			g, err := guard()
+			if err != nil {
+				return nil, err
+			}
+			return g.Objects(), nil
+		},
 		Ready: func(ctx context.Context, c client.Client) error {
 			if held.Load() {
 				return nil

@@ -52,7 +52,10 @@ func (p *Provisioner) operator() (metal3.Operator, error) {
 		return metal3.Operator{}, err
 	}
 
-	names := ca.Names{Of: metal3.WebhookService, DNS: metal3.WebhookNames()}
+	names := ca.Names{Of: metal3.WebhookService, DNS: metal3.WebhookNames(metal3.WebhookService)}
+	if p.isGuest() {
+		names.DNS = append(names.DNS, metal3.WebhookNames(metal3.HoldService)...)
+	}
 	hook, _, err := authority.Issue("operator-webhook", names)
 	if err != nil {
 		return metal3.Operator{}, err
@@ -80,8 +83,27 @@ func (p *Provisioner) operator() (metal3.Operator, error) {
 		CA:             authority.PEM(),
 		WebhookCert:    hook.Cert,
 		WebhookKey:     hook.Key,
+		Holds:          p.isGuest(),
 		Limit:          100,
 	}, nil
+}
+
+// isGuest reports whether Kubernetes is someone else's, of whatever version.
+func (p *Provisioner) isGuest() bool { return p.Placement != nil }
+
+// guard is by what the API server guards hosts. One of the appliance's own has all kinds.
+func (p *Provisioner) guard() (metal3.Guard, error) {
+	g := metal3.Guard{Daemon: p.Kube.User()}
+	if !p.isGuest() {
+		return g, nil
+	}
+
+	authority, err := p.Vault.Authority()
+	if err != nil {
+		return g, err
+	}
+	g.WebhookCA = authority.PEM()
+	return g, nil
 }
 
 // nodeObjects are the objects that the site's nodes become.

@@ -136,7 +136,7 @@ func New(d Deps) *Provisioner {
 func (p *Provisioner) Stages() []bringup.Stage {
 	return []bringup.Stage{
 		metal3.OperatorStage(p.operator, p.Client),
-		metal3.GuardStage(p.Kube.User(), p.Client),
+		metal3.GuardStage(p.guard, p.Client),
 		p.ironicStage(),
 		verify.Stage(p.AllNodes, p.Client),
 		metal3.RegistrationStage(p.nodeObjects, p.reconciler),

@@ -29,10 +29,7 @@ import (
 	"firstlight.dev/firstlight/assets/freeport"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
-	"firstlight.dev/firstlight/image/cache"
-	"firstlight.dev/firstlight/image/gobuild"
 	"firstlight.dev/firstlight/image/lab/process"
-	"firstlight.dev/firstlight/image/recipe"
 )
 
 // API is a Kubernetes API without a node: etcd and kube-apiserver as the image has them, as plain
@@ -46,8 +43,10 @@ type API struct {
 	KeyFile    string
 	OwnerCert  string // file, of kube.AdminUser, as that of kubectl on the appliance
 	OwnerKey   string // file
+	ServerCert string // file, of what serves at 127.0.0.1
+	ServerKey  string // file
 	Kubeconfig string // a file that says all that
-	AuditLog   string // the API server's
+	AuditLog   string // the API server's; "": it has none
 	dir        string
 	apiserver  *process.Child
 	children   []*process.Child // all, as they were started: each needs those before it
@@ -57,11 +56,29 @@ type API struct {
 // nor an image, but compiles Kubernetes on a machine that never did; so it asks for the kind native.
 func APIServer(t testing.TB) *API {
 	t.Helper()
+	return startForTest(t, StartAPI)
+}
+
+// EarlierAPIServer is APIServer of EarlierVersion, as a cluster of someone else's has it: without the appliance's
+// policies. Its compilation takes minutes where it was never done.
+func EarlierAPIServer(t testing.TB) *API {
+	t.Helper()
+	return startForTest(t, func(ctx context.Context, dir string) (*API, error) {
+		program, err := BuildEarlier(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return startAPI(ctx, dir, program, false)
+	})
+}
+
+func startForTest(t testing.TB, start func(ctx context.Context, dir string) (*API, error)) *API {
+	t.Helper()
 	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+Kind+",") {
 		t.Skip("compiles and runs etcd and kube-apiserver; set FIRSTLIGHT_TEST=" + Kind)
 	}
 
-	api, err := StartAPI(t.Context(), t.TempDir())
+	api, err := start(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,52 +110,18 @@ func HostDefinition(ctx context.Context) ([]byte, error) {
 	return os.ReadFile(filepath.Join(module.Dir, "config/base/crds/bases/metal3.io_baremetalhosts.yaml"))
 }
 
-// BuildProgram compiles one of the recipe's programs, with the recipe's flags, and keeps it in
-// $FIRSTLIGHT_CACHE; it returns the path.
-func BuildProgram(ctx context.Context, name string) (string, error) {
-	top, err := bench.FindTop()
-	if err != nil {
-		return "", err
-	}
-
-	r, err := recipe.ReadFile(filepath.Join(top, "assets", "recipe.yaml"))
-	if err != nil {
-		return "", err
-	}
-
-	p := r.Program(name)
-	if p == nil {
-		return "", fmt.Errorf("compile %s: it is not among the recipe's programs", name)
-	}
-
-	toolchain, err := gobuild.ToolchainVersion(ctx, top)
-	if err != nil {
-		return "", err
-	}
-
-	builder := gobuild.Builder{Top: top, Toolchain: toolchain, Log: os.Stderr}
-	key, err := builder.Key(p)
-	if err != nil {
-		return "", err
-	}
-
-	store, err := cache.DefaultStore()
-	if err != nil {
-		return "", err
-	}
-
-	item, err := store.Do("program for tests", key, func(path string) error { return builder.Build(ctx, p, path) })
-	return item.Path, err
-}
-
 // StartAPI starts an API whose files are in dir, and returns when it serves.
 func StartAPI(ctx context.Context, dir string) (*API, error) {
-	etcd, err := BuildProgram(ctx, "etcd")
+	kubernetes, err := BuildProgram(ctx, "kubernetes")
 	if err != nil {
 		return nil, err
 	}
+	return startAPI(ctx, dir, kubernetes, true)
+}
 
-	kubernetes, err := BuildProgram(ctx, "kubernetes")
+// startAPI starts an API of a program that has a kube-apiserver, with the appliance's own policies or without.
+func startAPI(ctx context.Context, dir, kubernetes string, isOwn bool) (*API, error) {
+	etcd, err := BuildProgram(ctx, "etcd")
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +140,8 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 		KeyFile:    dir + "/admin.key",
 		OwnerCert:  dir + "/owner.crt",
 		OwnerKey:   dir + "/owner.key",
+		ServerCert: dir + "/server.crt",
+		ServerKey:  dir + "/server.key",
 		Kubeconfig: dir + "/kubeconfig",
 		dir:        dir,
 	}
@@ -171,16 +156,18 @@ func StartAPI(ctx context.Context, dir string) (*API, error) {
 		return nil, err
 	}
 
-	policies, err := a.writePolicies()
-	if err != nil {
-		a.Close()
-		return nil, err
+	var policies []string
+	if isOwn {
+		if policies, err = a.writePolicies(); err != nil {
+			a.Close()
+			return nil, err
+		}
 	}
 
 	args := append([]string{"kube-apiserver", "--etcd-servers", "http://" + at(0),
 		"--allow-privileged", "--enable-bootstrap-token-auth", "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--endpoint-reconciler-type", "none",
 		"--service-cluster-ip-range", "10.96.0.0/16", "--client-ca-file", a.CAFile, "--authorization-mode", "RBAC",
-		"--tls-cert-file", dir + "/server.crt", "--tls-private-key-file", dir + "/server.key",
+		"--tls-cert-file", a.ServerCert, "--tls-private-key-file", a.ServerKey,
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", dir + "/admin.key",
 		"--service-account-signing-key-file", dir + "/admin.key", "--disable-admission-plugins", "ServiceAccount"}, policies...)
 	a.apiserver, err = a.start("apiserver", kubernetes, args...)

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"firstlight.dev/firstlight/assets/guest"
+	"firstlight.dev/firstlight/daemon/appliance/kube"
+)
+
+// TestCommandsOfAGuestUseItsAccount: in a pod of a guest no file of an appliance's own Kubernetes is asked for, whatever
+// the command, unless it is named.
+func TestCommandsOfAGuestUseItsAccount(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // this is no pod
+	assert.Equal(t, kube.AdminConfig, defaultKubeconfig())
+
+	t.Setenv(guest.Variable, guest.Placement{Folder: guest.Folder}.Encode())
+	_, err := restConfig(defaultKubeconfig())
+	require.ErrorIs(t, err, rest.ErrNotInCluster)
+	for _, args := range [][]string{{"uploader"}, {"manifests"}} {
+		cmd, _, err := newRootCommand().Find(args)
+		require.NoError(t, err)
+		assert.Empty(t, cmd.Flags().Lookup("kubeconfig").DefValue, args)
+	}
+
+	var out strings.Builder
+	cmd := newSecretsCommand()
+	cmd.SetOut(&out)
+	cmd.SetArgs(nil)
+	require.NoError(t, cmd.Execute())
+	assert.Contains(t, out.String(), rest.ErrNotInCluster.Error())
+
+	cmd = newCertifyCommand()
+	cmd.SetIn(strings.NewReader("request"))
+	assert.ErrorContains(t, cmd.Execute(), "it is a guest")
+}
