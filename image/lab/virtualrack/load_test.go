@@ -47,9 +47,9 @@ func TestABusyAppliance(t *testing.T) {
 			c.run("ssh", Appliance, fmt.Sprintf("for i in 1 2 3 4; do systemd-run --quiet timeout %.0f sh -c 'while :; do :; done'; done", loadFor.Seconds()))
 			time.Sleep(loadFor)
 		}, false},
-		{"the API server killed among burners, on a third of a processor", func(c command) {
+		{"the API server killed among burners, on a third of its processors", func(c command) {
 			c.until(Appliance, "ready")
-			c.run("throttle", Appliance, "--cpus", "0.33")
+			c.run("throttle", Appliance, "--cpus", "0.66")
 			c.run("ssh", Appliance, fmt.Sprintf("for i in 1 2 3 4 5 6 7 8; do systemd-run --quiet --slice=kubepods.slice "+
 				"timeout %.0f sh -c 'while :; do :; done'; done", loadFor.Seconds()))
 			c.run("ssh", Appliance, killAPIServer)
