@@ -39,7 +39,7 @@ func onEach(t *testing.T, test func(a *hostAPI)) {
 		test(newHostAPI(t, sandbox.APIServer(t), Guard{Daemon: kube.DaemonUser}.Objects()))
 	})
 	t.Run("webhook", func(t *testing.T) {
-		server := sandbox.EarlierAPIServer(t)
+		server := sandbox.ForeignAPIServer(t)
 		test(newHostAPI(t, server, startWebhook(t, server)))
 	})
 }

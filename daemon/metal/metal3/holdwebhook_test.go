@@ -67,7 +67,7 @@ func newWebhook(t *testing.T, server *sandbox.API) (guard []client.Object, start
 // TestNoHostEntersWhileNobodyAnswers: without the webhook's server what would be held is refused, and the appliance's own
 // hosts and what the operator writes are not.
 func TestNoHostEntersWhileNobodyAnswers(t *testing.T) {
-	server := sandbox.EarlierAPIServer(t)
+	server := sandbox.ForeignAPIServer(t)
 	guard, start := newWebhook(t, server)
 	stop := start()
 	a := newHostAPI(t, server, guard)

@@ -20,7 +20,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -59,12 +58,16 @@ func APIServer(t testing.TB) *API {
 	return startForTest(t, StartAPI)
 }
 
-// EarlierAPIServer is APIServer of EarlierVersion, as a cluster of someone else's has it: without the appliance's
-// policies. Its compilation takes minutes where it was never done.
-func EarlierAPIServer(t testing.TB) *API {
+// ForeignAPIServer is APIServer as a cluster of someone else's has it: without the appliance's policies, and of
+// EarlierVersion where FIRSTLIGHT_TEST has KindEarlier.
+func ForeignAPIServer(t testing.TB) *API {
 	t.Helper()
+	build := func(ctx context.Context) (string, error) { return BuildProgram(ctx, "kubernetes") }
+	if hasKind(KindEarlier) {
+		build = BuildEarlier
+	}
 	return startForTest(t, func(ctx context.Context, dir string) (*API, error) {
-		program, err := BuildEarlier(ctx)
+		program, err := build(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +77,7 @@ func EarlierAPIServer(t testing.TB) *API {
 
 func startForTest(t testing.TB, start func(ctx context.Context, dir string) (*API, error)) *API {
 	t.Helper()
-	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+Kind+",") {
+	if !hasKind(Kind) {
 		t.Skip("compiles and runs etcd and kube-apiserver; set FIRSTLIGHT_TEST=" + Kind)
 	}
 

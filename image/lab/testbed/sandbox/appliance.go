@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,13 @@ import (
 
 // Kind is what FIRSTLIGHT_TEST must contain for tests in the sandbox.
 const Kind = "native"
+
+// KindEarlier is what it must contain for tests on EarlierVersion, which takes minutes to compile.
+const KindEarlier = "earlier"
+
+func hasKind(kind string) bool {
+	return slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), kind)
+}
 
 // RootTree is the tree that tests use: $FIRSTLIGHT_ROOT (a directory, squashfs or image), else the image
 // that was built in this repository.
@@ -43,7 +51,7 @@ func RootTree() (string, error) {
 // RequireRoot skips a test, with the reason, unless sandboxes were asked for and are possible here.
 func RequireRoot(t testing.TB) (root string) {
 	t.Helper()
-	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+Kind+",") {
+	if !hasKind(Kind) {
 		t.Skip("brings up the appliance's root tree in namespaces; set FIRSTLIGHT_TEST=" + Kind)
 	}
 
