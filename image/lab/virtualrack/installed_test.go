@@ -59,7 +59,8 @@ func (c command) debianDisk(suite, kernel string) string {
 	hooks := filepath.Join(c.t.TempDir(), "hooks")
 	require.NoError(c.t, os.Mkdir(hooks, 0o755))
 	list := filepath.Join(hooks, "list")
-	const script = "#!/bin/sh\nsh /root/list-machine >" + listedBefore + "\n"
+	// Where netplan is a generator of systemd, it enables what cloud-init configured at the first reload by anyone.
+	const script = "#!/bin/sh\nsystemctl daemon-reload\nsh /root/list-machine >" + listedBefore + "\n"
 	require.NoError(c.t, os.WriteFile(list, []byte(script), 0o755))
 	listing, err := filepath.Abs("testdata/list-machine")
 	require.NoError(c.t, err)
