@@ -59,13 +59,13 @@ func BenchmarkIdle(b *testing.B) {
 			tab, leave := context.WithCancel(ctx)
 			defer leave()
 			fetched := followRack(tab, b, newServer(b, rack(nodes)))
-			before, known := processorTime(b), fetched.Load()
+			before, known := bench.ProcessorTime(), fetched.Load()
 			select {
 			case <-time.After(minutes * time.Minute):
 			case <-ctx.Done():
 				return rows, ctx.Err()
 			}
-			used, again := processorTime(b)-before, fetched.Load()-known
+			used, again := bench.ProcessorTime()-before, fetched.Load()-known
 			leave()
 			if again == 0 {
 				return rows, fmt.Errorf("the tab of the rack of %d nodes followed nothing", nodes)
