@@ -67,6 +67,7 @@ func newRootCommand() *cobra.Command {
 		newBackupCommand(),
 		newRestoreCommand(),
 		newKeyFileCommand(),
+		newAttestCommand(),
 		newUpdateCommand(),
 		newPushCommand(),
 		newDocsCommand(),

@@ -12,50 +12,18 @@ import (
 	"time"
 
 	"github.com/google/go-tpm/tpm2/transport"
-	"github.com/google/go-tpm/tpm2/transport/linuxtpm"
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/appliance/tpm"
 )
 
-// tpmWait is how long the driver of a TPM that the firmware announces may take.
-const tpmWait = 30 * time.Second
-
-// openTPM opens the TPM 2.0 of this machine. A TPM that the firmware announces is waited for: without that, a driver
-// that is slow would leave DATA unsealed.
+// openTPM opens the TPM 2.0 of this machine.
 func (k Preparer) openTPM(ctx context.Context) (transport.TPMCloser, error) {
 	if k.TPM != nil {
 		return k.TPM()
 	}
-
-	_, err := os.Stat("/sys/firmware/acpi/tables/TPM2") // TCG ACPI Specification
-	announced := err == nil
-	deadline := time.Now().Add(tpmWait)
-	for {
-		t, err := linuxtpm.Open("/dev/tpmrm0") // through the kernel's resource manager; of TPM 2.0 alone
-		switch {
-		case err == nil:
-			return t, nil
-		case !errors.Is(err, os.ErrNotExist):
-			return nil, err
-		case !announced:
-			return nil, describeNoTPM()
-		case time.Now().After(deadline):
-			return nil, fmt.Errorf("the firmware announces a TPM 2.0, and no driver took it in %s", tpmWait)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
-func describeNoTPM() error {
-	if version, err := os.ReadFile("/sys/class/tpm/tpm0/tpm_version_major"); err == nil {
-		return fmt.Errorf("its TPM is of version %s, not 2", bytes.TrimSpace(version))
-	}
-	return errors.New("the firmware announces no TPM 2.0")
+	return tpm.Open(ctx)
 }
 
 // Bounds of a key file, in bytes without the white space around it. Less than 20 could be guessed.

@@ -153,7 +153,7 @@ func policyDigest(t transport.TPM, pcrs []uint) (tpm2.TPM2BDigest, error) {
 		return tpm2.TPM2BDigest{}, fmt.Errorf("read PCRs: %w", err)
 	}
 	if len(read.PCRValues.Digests) != len(pcrs) {
-		return tpm2.TPM2BDigest{}, errors.New("read PCRs: the bank SHA-256 is off; switch it on in the firmware's setup")
+		return tpm2.TPM2BDigest{}, errNoBank
 	}
 
 	session, end, err := tpm2.PolicySession(t, tpm2.TPMAlgSHA256, 16, tpm2.Trial())
