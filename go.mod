@@ -25,6 +25,7 @@ require (
 	github.com/go-logr/logr v1.4.4
 	github.com/google/cel-go v0.26.0
 	github.com/google/go-containerregistry v0.22.1
+	github.com/google/go-eventlog v0.0.2
 	github.com/google/go-tpm v0.9.8
 	github.com/google/licensecheck v0.3.1
 	github.com/gopacket/gopacket v1.7.7

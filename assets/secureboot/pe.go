@@ -185,3 +185,9 @@ func parse(name string, b []byte) (program, []byte, error) {
 	}
 	return p, digest, nil
 }
+
+// Digest is what firmware measures of a program and what its signatures sign: its SHA-256 by Authenticode.
+func Digest(name string, b []byte) ([]byte, error) {
+	_, digest, err := parse(name, b)
+	return digest, err
+}
