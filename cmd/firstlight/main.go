@@ -64,6 +64,7 @@ func newRootCommand() *cobra.Command {
 		newProxyCommand(),
 		newCredentialCommand(),
 		newBundleCommand(),
+		newAttestCommand(),
 		newArtifactCommand(),
 		newPackCommand(),
 		newDevCommand(),

@@ -24,6 +24,7 @@ const (
 	knownFile      = "known_hosts"
 	accessFile     = "access.json"
 	kubeconfigFile = "kubeconfig"
+	attestFile     = "attestation-key.json"
 )
 
 // firstPort is where the API of the first appliance is on loopback. Each other one has the next port, so that the
@@ -182,6 +183,21 @@ func (s Store) Save(a Appliance) error {
 	}
 
 	return nil
+}
+
+// AttestationKey is the fingerprint of the key that the appliance's TPM signed the first attestation by; "" before.
+func (s Store) AttestationKey(a Appliance) (string, error) {
+	var fingerprint string
+	err := s.read(a.Host, attestFile, &fingerprint)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return fingerprint, err
+}
+
+// SaveAttestationKey stores it: from then on no other key is believed.
+func (s Store) SaveAttestationKey(a Appliance, fingerprint string) error {
+	return s.write(a.Host, attestFile, fingerprint)
 }
 
 // Remove removes all that the store has of an appliance, and reports whether there was anything.
