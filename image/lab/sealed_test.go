@@ -2,12 +2,17 @@ package lab_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/assets/attestation"
+	"firstlight.dev/firstlight/assets/goldentest"
 	"firstlight.dev/firstlight/assets/stick"
 	"firstlight.dev/firstlight/daemon/appliance/tpm/tpmtest"
 	"firstlight.dev/firstlight/image/lab"
@@ -77,9 +84,51 @@ func (n *networked) mintedSecrets(t *testing.T) map[string]string {
 	return secrets
 }
 
+// attest asks what the machine has booted, with a nonce of its own. It returns the answer in a file, and the nonce.
+func (n *networked) attest(t *testing.T) (path, nonce string) {
+	t.Helper()
+	asked := make([]byte, attestation.MaxNonce)
+	rand.Read(asked)
+	nonce, path = hex.EncodeToString(asked), filepath.Join(t.TempDir(), "attestation.json")
+	require.NoError(t, os.WriteFile(path, []byte(n.shell("firstlightd attest 2>/dev/null --nonce "+nonce)), 0o600))
+	return path, nonce
+}
+
+// checkAttestation has a workstation check such an answer, and returns what it prints and the key's fingerprint.
+func checkAttestation(t *testing.T, path, nonce string, args ...string) (out, key string, err error) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var a attestation.Attestation
+	require.NoError(t, json.Unmarshal(text, &a))
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"run", "./cmd/firstlight", "attest", "--check", path,
+		"--nonce", nonce}, args...)...)
+	cmd.Dir = "../.."
+	said, err := cmd.CombinedOutput()
+	t.Logf("firstlight attest %s\n%s", strings.Join(args, " "), said)
+	return string(said), a.Fingerprint(), err
+}
+
+// withAnotherInitramfs copies an image, and changes a byte of what its slot starts.
+func withAnotherInitramfs(t *testing.T, image string) string {
+	t.Helper()
+	dir := t.TempDir()
+	changed, file := filepath.Join(dir, "changed.img"), filepath.Join(dir, stick.InitramfsName)
+	out, err := exec.Command("cp", "--sparse=always", image, changed).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	at := fmt.Sprintf("%s@@%d", changed, partition(t, changed, stick.SlotA.Boot()).Offset())
+	out, err = exec.Command("mcopy", "-i", at, "::"+stick.InitramfsName, file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	flipByte(t, file, 1<<20)
+	out, err = exec.Command("mcopy", "-o", "-i", at, file, "::"+stick.InitramfsName).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return changed
+}
+
 // TestDataIsSealedToItsMachine: the first boot seals DATA to the machine's TPM, the next one opens it alone; in another
 // machine nothing opens it and nothing is written, until a medium with the key file is attached; from then on that
-// machine opens it alone. Nothing that was minted is on the medium in clear.
+// machine opens it alone. Nothing that was minted is on the medium in clear. Each machine attests that it has booted the
+// image, by a key of its own.
 func TestDataIsSealedToItsMachine(t *testing.T) {
 	needKind(t, "qemu-all")
 	tpmtest.SkipWithout(t)
@@ -94,7 +143,17 @@ func TestDataIsSealedToItsMachine(t *testing.T) {
 	secrets["key file"] = strings.TrimSpace(n.shell("firstlightd key-file"))
 	t.Log(n.shell("firstlightd status | grep 'DATA is encrypted'"))
 	t.Log(n.shell("cryptsetup status firstlight-data | grep -v keyring"))
+	image := n.conf.Disks[0].Image
+	answer, nonce := n.attest(t)
 	powerOff(t, n.Machine)
+	out, key, err := checkAttestation(t, answer, nonce, image)
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^boots +`+regexp.QuoteMeta(image)+`: version `, out)
+	goldentest.WriteBlock(t, "../../docs/security.md", "attestation", strings.ReplaceAll(out, image, "firstlight.img"))
+	out, _, err = checkAttestation(t, answer, nonce, withAnotherInitramfs(t, image))
+	assert.Error(t, err)
+	assert.Regexp(t, `(?m)^DIFFERS +file initramfs.img: [0-9a-f]{64} was measured, and the image has [0-9a-f]{64}$`, out)
+	assert.Equal(t, 1, strings.Count(out, "DIFFERS"))
 
 	n.onMachine(t, own, "")
 	second := startsFrom(t, n.Machine)
@@ -117,6 +176,12 @@ func TestDataIsSealedToItsMachine(t *testing.T) {
 	startsFrom(t, n.Machine)
 	assert.Contains(t, see(t, n.Machine, lineData), "key: tpm")
 	assert.Equal(t, secrets["ca/ca.key"], n.mintedSecrets(t)["ca/ca.key"], "it is the same DATA")
+	answer, nonce = n.attest(t)
+	out, _, err = checkAttestation(t, answer, nonce, image)
+	assert.NoError(t, err, "%s", out)
+	out, _, err = checkAttestation(t, answer, nonce, "--key", key)
+	assert.Error(t, err)
+	assert.Contains(t, out, "it is signed by the key of another TPM")
 	require.NoError(t, n.Kill())
 
 	n.onMachine(t, other, "")
