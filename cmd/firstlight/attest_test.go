@@ -1,11 +1,8 @@
 package main
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +13,6 @@ import (
 	"github.com/google/go-tpm/tpm2/transport"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/crypto/ssh"
 
 	"firstlight.dev/firstlight/assets/attestation"
 	"firstlight.dev/firstlight/assets/gpt"
@@ -149,21 +145,9 @@ type answering struct {
 }
 
 func newAnswering(t *testing.T, events []measuredtest.Event) (a *answering, host string) {
-	home := t.TempDir()
-	t.Setenv("HOME", home)
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
-	t.Setenv("SSH_AUTH_SOCK", "")
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	require.NoError(t, err)
-	signer, err := ssh.NewSignerFromKey(key)
-	require.NoError(t, err)
-	block, err := ssh.MarshalPrivateKey(key, "")
-	require.NoError(t, err)
-	require.NoError(t, os.Mkdir(filepath.Join(home, ".ssh"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(home, ".ssh", "id_ed25519"), pem.EncodeToMemory(block), 0o600))
-
+	_, key := sshtest.UseNewHome(t)
 	a = &answering{sshtest.New(t), t, events}
-	a.AuthorizeKey(signer)
+	a.AuthorizeKey(key)
 	a.PutProgram("firstlightd", `echo "$3" >$DIR/asked.new; mv $DIR/asked.new $DIR/asked
 until [ -f $DIR/answer ]; do sleep 0.05; done
 mv $DIR/answer $DIR/last; cat $DIR/last`)

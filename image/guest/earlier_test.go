@@ -19,7 +19,7 @@ import (
 // TestAGuestOnAnEarlierControlPlane: API server, controllers and scheduler of the oldest version that a guest may be on
 // take all that the appliance applies, and hold a host that somebody applies. The node's kubelet is newer.
 func TestAGuestOnAnEarlierControlPlane(t *testing.T) {
-	if !strings.Contains(","+os.Getenv("FIRSTLIGHT_TEST")+",", ","+sandbox.KindEarlier+",") {
+	if !sandbox.HasKind(sandbox.KindEarlier) {
 		t.Skip("compiles an earlier Kubernetes; set FIRSTLIGHT_TEST=" + sandbox.Kind + "," + sandbox.KindEarlier)
 	}
 	o := newOwner(t)

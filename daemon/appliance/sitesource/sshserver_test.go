@@ -1,9 +1,6 @@
 package sitesource
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -58,13 +55,8 @@ func (s *sshServer) hostKey() ssh.Signer { return s.hostKeys.Load().([]ssh.Signe
 
 // newKeyPair is a private key as ssh-keygen writes it, and its public half.
 func newKeyPair(t *testing.T) (string, ssh.PublicKey) {
-	public, key, err := ed25519.GenerateKey(rand.Reader)
-	require.NoError(t, err)
-	block, err := ssh.MarshalPrivateKey(key, "")
-	require.NoError(t, err)
-	half, err := ssh.NewPublicKey(public)
-	require.NoError(t, err)
-	return string(pem.EncodeToMemory(block)), half
+	key, file := sshtest.NewKeyFile(t)
+	return string(file), key.PublicKey()
 }
 
 // serve is one connection: a session runs Git's own server, and nothing else.

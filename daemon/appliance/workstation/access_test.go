@@ -2,8 +2,6 @@ package workstation
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/crypto/ssh"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -49,23 +46,13 @@ type laptop struct {
 }
 
 func newLaptop(t *testing.T) *laptop {
-	home := t.TempDir()
-	t.Setenv("HOME", home)
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
+	home, key := sshtest.UseNewHome(t)
 	t.Setenv("KUBECONFIG", filepath.Join(home, ".kube", "config")) // client-go asked for HOME before
-	t.Setenv("SSH_AUTH_SOCK", "")
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	require.NoError(t, err)
-	signer, err := ssh.NewSignerFromKey(key)
-	require.NoError(t, err)
-	block, err := ssh.MarshalPrivateKey(key, "")
-	require.NoError(t, err)
-	require.NoError(t, os.Mkdir(filepath.Join(home, ".ssh"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(home, ".ssh", "id_ed25519"), pem.EncodeToMemory(block), 0o600))
 
 	l := &laptop{Node: sshtest.New(t), t: t}
-	l.AuthorizeKey(signer)
+	l.AuthorizeKey(key)
 	l.host = netip.AddrPortFrom(netip.MustParseAddr(l.Addr), l.Port).String()
+	var err error
 	l.store, err = UserStore()
 	require.NoError(t, err)
 	return l

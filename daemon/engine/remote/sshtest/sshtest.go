@@ -5,6 +5,7 @@ package sshtest
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
@@ -21,11 +22,31 @@ import (
 
 // NewKey is a new ed25519 key.
 func NewKey(t testing.TB) ssh.Signer {
+	s, _ := NewKeyFile(t)
+	return s
+}
+
+// NewKeyFile is a new ed25519 key, and its file as ssh-keygen writes it.
+func NewKeyFile(t testing.TB) (ssh.Signer, []byte) {
 	_, k, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	s, err := ssh.NewSignerFromKey(k)
 	require.NoError(t, err)
-	return s
+	block, err := ssh.MarshalPrivateKey(k, "")
+	require.NoError(t, err)
+	return s, pem.EncodeToMemory(block)
+}
+
+// UseNewHome gives the test a home directory of its own, with a key and no agent, and returns them.
+func UseNewHome(t testing.TB) (home string, key ssh.Signer) {
+	home = t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
+	t.Setenv("SSH_AUTH_SOCK", "")
+	key, file := NewKeyFile(t)
+	require.NoError(t, os.Mkdir(filepath.Join(home, ".ssh"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".ssh", "id_ed25519"), file, 0o600))
+	return home, key
 }
 
 // AuthorizedKey is a key as in authorized_keys.

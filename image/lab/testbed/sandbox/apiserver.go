@@ -63,7 +63,7 @@ func APIServer(t testing.TB) *API {
 func ForeignAPIServer(t testing.TB) *API {
 	t.Helper()
 	build := func(ctx context.Context) (string, error) { return BuildProgram(ctx, "kubernetes") }
-	if hasKind(KindEarlier) {
+	if HasKind(KindEarlier) {
 		build = BuildEarlier
 	}
 	return startForTest(t, func(ctx context.Context, dir string) (*API, error) {
@@ -77,7 +77,7 @@ func ForeignAPIServer(t testing.TB) *API {
 
 func startForTest(t testing.TB, start func(ctx context.Context, dir string) (*API, error)) *API {
 	t.Helper()
-	if !hasKind(Kind) {
+	if !HasKind(Kind) {
 		t.Skip("compiles and runs etcd and kube-apiserver; set FIRSTLIGHT_TEST=" + Kind)
 	}
 

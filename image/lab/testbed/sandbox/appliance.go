@@ -24,7 +24,8 @@ const Kind = "native"
 // KindEarlier is what it must contain for tests on EarlierVersion, which takes minutes to compile.
 const KindEarlier = "earlier"
 
-func hasKind(kind string) bool {
+// HasKind says whether FIRSTLIGHT_TEST has a kind of tests.
+func HasKind(kind string) bool {
 	return slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), kind)
 }
 
@@ -51,7 +52,7 @@ func RootTree() (string, error) {
 // RequireRoot skips a test, with the reason, unless sandboxes were asked for and are possible here.
 func RequireRoot(t testing.TB) (root string) {
 	t.Helper()
-	if !hasKind(Kind) {
+	if !HasKind(Kind) {
 		t.Skip("brings up the appliance's root tree in namespaces; set FIRSTLIGHT_TEST=" + Kind)
 	}
 
