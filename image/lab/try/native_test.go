@@ -245,12 +245,13 @@ func isMounted(device string) bool {
 // machineMounts is a mount namespace like this machine's own, in which the rack is started: nobody else mounts there.
 type machineMounts struct{ pid int }
 
-// newMachineMounts makes it. As on a machine, what is mounted in namespaces that were made from it would be seen there,
-// but for who makes his mounts private.
+// newMachineMounts makes it, without what other programs mount for a while: loop devices and named network namespaces, a
+// mount of which ends here too when its file is deleted. As on a machine, what is mounted in namespaces that were made
+// from it would be seen there, but for who makes his mounts private.
 func newMachineMounts(t *testing.T) machineMounts {
 	t.Helper()
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c",
-		`awk '$5 != "/" && / \/dev\/loop/ {print $5}' /proc/self/mountinfo | xargs --no-run-if-empty umount --lazy  # which others have
+		`awk '$5 != "/" && (/ \/dev\/loop/ || / nsfs /) {print $5}' /proc/self/mountinfo | xargs --no-run-if-empty umount --lazy  # others'
 		mount --make-rshared / && echo && exec sleep infinity`)
 	ready, err := cmd.StdoutPipe()
 	require.NoError(t, err)
