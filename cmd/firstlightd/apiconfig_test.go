@@ -21,6 +21,8 @@ func TestCommandsOfAGuestUseItsAccount(t *testing.T) {
 	t.Setenv(guest.Variable, guest.Placement{Folder: guest.Folder}.Encode())
 	_, err := restConfig(defaultKubeconfig())
 	require.ErrorIs(t, err, rest.ErrNotInCluster)
+	_, err = connectDefault() // of secrets and bundle
+	require.ErrorIs(t, err, rest.ErrNotInCluster)
 	for _, args := range [][]string{{"uploader"}, {"manifests"}} {
 		cmd, _, err := newRootCommand().Find(args)
 		require.NoError(t, err)
