@@ -87,7 +87,7 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		Replace:        d.metal.Replace,
 		Kubeconfig:     d.readKubeconfig,
 		Bundle: func(ctx context.Context, w io.Writer) error {
-			return NewCollector(ctx, status.SocketPath).Write(ctx, w)
+			return NewCollector(ctx, status.SocketPath, d.kubernetes.REST).Write(ctx, w)
 		},
 
 		WatchConsole:  d.watchConsole,

@@ -9,12 +9,13 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/api"
 	"firstlight.dev/firstlight/daemon/appliance/console"
 	"firstlight.dev/firstlight/daemon/appliance/host"
-	"firstlight.dev/firstlight/daemon/appliance/kube"
 	"firstlight.dev/firstlight/daemon/appliance/supportbundle"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/metal/provisioning"
@@ -29,9 +30,11 @@ for c in date uptime "df -h" "ip -details addr" "ip route" "ip -6 route" "cat /e
 done
 `
 
-// NewCollector collects a support bundle on this machine. The daemon behind socket, and
-// Kubernetes, are asked and may be dead.
-func NewCollector(ctx context.Context, socket string) *supportbundle.Collector {
+// NewCollector collects a support bundle on this machine. The daemon behind socket, and the Kubernetes that connect leads
+// to, are asked and may be dead.
+func NewCollector(
+	ctx context.Context, socket string, connect func() (*rest.Config, error),
+) *supportbundle.Collector {
 	client := api.Client{Socket: socket}
 	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -43,7 +46,7 @@ func NewCollector(ctx context.Context, socket string) *supportbundle.Collector {
 			return client.Get(ctx, path)
 		}
 	}
-	c := &supportbundle.Collector{Kubeconfig: kube.AdminConfig, Sources: []supportbundle.Source{
+	c := &supportbundle.Collector{Connect: connect, Sources: []supportbundle.Source{
 		{Name: "status.json", Get: raw("/v1/status")},
 		{
 			Name: "status.txt",

@@ -17,7 +17,7 @@ func TestABundleOffTheApplianceAsksNoOne(t *testing.T) {
 		t.Skip("this machine has the state of an appliance")
 	}
 
-	c := NewCollector(t.Context(), filepath.Join(t.TempDir(), "no-socket"))
+	c := NewCollector(t.Context(), filepath.Join(t.TempDir(), "no-socket"), nil)
 	for _, s := range c.Sources {
 		assert.NotEqual(t, "ironic.json", s.Name)
 		_, err := s.Get(t.Context())

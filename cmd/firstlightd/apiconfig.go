@@ -22,6 +22,9 @@ func defaultKubeconfig() string {
 	return kube.AdminConfig
 }
 
+// connectDefault is how commands of operators reach the appliance's API, on an appliance and in the pod of a guest.
+func connectDefault() (*rest.Config, error) { return restConfig(defaultKubeconfig()) }
+
 // restConfig is how an API is reached by a kubeconfig, or "" by the account of the pod that this runs in.
 func restConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {

@@ -156,6 +156,11 @@ service as they were. Nothing is written to their BMCs or disks. --check reads t
 				return err
 			}
 
+			if isGuest() {
+				return errors.New("this appliance is a guest: its cluster has objects that would contradict the away copy, " +
+					"and its Ironic runs on; restore onto a stick, or an appliance that firstlight install has made")
+			}
+
 			h, err := daemon.NewCopier().Unpack(in, keys)
 			if err != nil {
 				return err

@@ -27,7 +27,7 @@ down and with the daemon dead. FILE is firstlight-TIME.tar.gz here unless given;
   ssh root@APPLIANCE firstlightd bundle - > bundle.tar.gz`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c := daemon.NewCollector(cmd.Context(), socket)
+			c := daemon.NewCollector(cmd.Context(), socket, connectDefault)
 			if len(args) == 1 && args[0] == "-" {
 				if isTerminal(cmd.OutOrStdout()) {
 					return errors.New("an archive is not for a screen; redirect it (firstlightd bundle - > bundle.tar.gz), or name a file")

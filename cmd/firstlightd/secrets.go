@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
 
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
@@ -23,7 +22,7 @@ func newSecretsCommand() *cobra.Command {
 No file is opened, and the API is asked for names alone. -o json has their places, too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list := vault.List(cmd.Context(), "", func() (*rest.Config, error) { return restConfig(defaultKubeconfig()) })
+			list := vault.List(cmd.Context(), "", connectDefault)
 			if output == commandline.JSON {
 				return commandline.WriteJSON(cmd.OutOrStdout(), list)
 			}

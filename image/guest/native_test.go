@@ -130,6 +130,7 @@ func TestAGuestOnAKubernetesThatIsThere(t *testing.T) {
 	o.show("kubectl get bmh -A")
 	o.applyHost()
 	assert.NotContains(t, o.run(inDaemon+"firstlightd secrets"), "are not listed")
+	o.collectBundle()
 	o.upload()
 	o.provision()
 	for _, stage := range []string{"kpa-ready", "cluster-api-ready", "cluster-class-ready"} {
@@ -258,6 +259,16 @@ func (o *owner) applyManifests() {
 	o.show("kubectl label node --all firstlight.dev/appliance=")
 	o.show("kubectl apply -k rack")
 	o.run("kubectl -n firstlight rollout status deploy/firstlight --timeout=10m")
+}
+
+// collectBundle has the daemon collect a support bundle, with what the cluster's API has.
+func (o *owner) collectBundle() {
+	o.t.Helper()
+	o.run(inDaemon + "firstlightd bundle - >bundle.tar.gz")
+	list := o.run("tar -tzf bundle.tar.gz")
+	for _, name := range []string{"/resources/baremetalhosts.metal3.io.yaml", "/resources/secrets.yaml", "/ironic.json"} {
+		assert.Contains(o.t, list, name+"\n")
+	}
 }
 
 // upload brings a file by the REST API, with this machine's curl on the node's network.

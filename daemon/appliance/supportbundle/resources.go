@@ -2,6 +2,7 @@ package supportbundle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -39,17 +40,18 @@ func (c *Collector) fetchResources(ctx context.Context) func(context.Context) er
 }
 
 func (c *Collector) listResources(ctx context.Context, texts map[string][]byte) error {
-	if c.Kubeconfig == "" {
-		return fmt.Errorf("no kubeconfig was given")
+	if c.Connect == nil {
+		return errors.New("it was not said how the API is reached")
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, apiLimit)
 	defer cancel()
-	config, err := clientcmd.BuildConfigFromFlags("", c.path(c.Kubeconfig))
+	config, err := c.Connect()
 	if err != nil {
-		return fmt.Errorf("read kubeconfig: %w", err)
+		return err
 	}
 
+	config = rest.CopyConfig(config)
 	config.Timeout = 15 * time.Second
 	config.QPS, config.Burst = 50, 100
 	found, err := discovery.NewDiscoveryClientForConfig(config)

@@ -21,16 +21,18 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"firstlight.dev/firstlight/assets/excerpt"
 )
 
 // Collector collects on the machine it runs on. Its zero value works, without what Sources bring.
 type Collector struct {
-	Root       string // put before every path; "" on the appliance
-	Kubeconfig string // of an administrator; "": the API is not asked
-	Sources    []Source
-	Run        func(ctx context.Context, name string, args ...string) ([]byte, error) // nil: really
-	Now        func() time.Time                                                       // nil: time.Now
+	Root    string                       // put before every path; "" on the appliance
+	Connect func() (*rest.Config, error) // how an administrator reaches the API; nil: it is not asked
+	Sources []Source
+	Run     func(ctx context.Context, name string, args ...string) ([]byte, error) // nil: really
+	Now     func() time.Time                                                       // nil: time.Now
 
 	hide  Redactor
 	out   *tar.Writer

@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
+	"k8s.io/client-go/rest"
 )
 
 // unpacked are the files of a bundle by name.
@@ -294,13 +295,16 @@ func TestSecretsAreLearnedWhereTheyAre(t *testing.T) {
 // TestNothingIsThere: an appliance in pieces still gives a bundle that says what is missing.
 func TestNothingIsThere(t *testing.T) {
 	var out bytes.Buffer
-	c := &Collector{Root: t.TempDir(), Kubeconfig: "/etc/kubernetes/admin.conf",
+	c := &Collector{
+		Root:    t.TempDir(),
+		Connect: func() (*rest.Config, error) { return nil, rest.ErrNotInCluster },
 		Run:     func(context.Context, string, ...string) ([]byte, error) { return nil, errors.New("no such program") },
-		Sources: []Source{{"status.json", func(context.Context) ([]byte, error) { return nil, errors.New("the daemon does not answer") }}}}
+		Sources: []Source{{"status.json", func(context.Context) ([]byte, error) { return nil, errors.New("the daemon does not answer") }}},
+	}
 	require.NoError(t, c.Write(t.Context(), &out))
 	files := unpacked(t, out.Bytes())
 	require.Len(t, files, 1)
-	for _, want := range []string{"resources ", "missing: read kubeconfig", "status.json ", "the daemon does not answer", "journalctl", "files/var/log/pods"} {
+	for _, want := range []string{"resources ", "missing: " + rest.ErrNotInCluster.Error(), "status.json ", "the daemon does not answer", "journalctl", "files/var/log/pods"} {
 		assert.Contains(t, files["INDEX"], want)
 	}
 }
