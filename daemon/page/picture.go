@@ -54,6 +54,7 @@ type picture struct {
 	numbers []metrics.Sample
 
 	wantsNoCluster bool // the site says so
+	namedClusters  int  // by the site
 
 	dhcp    []NetworkDHCP
 	reached map[string][]firewall.Listener // of the appliance, by network
@@ -104,6 +105,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		reached:  map[string][]firewall.Listener{},
 
 		wantsNoCluster: wantsNoCluster(s.sources.Site()),
+		namedClusters:  len(s.sources.Site().Clusters),
 	}
 	for _, a := range p.doc.Addresses {
 		p.reached[a.Role] = firewall.ListenersFrom(a.Role, s.sources.Site())
@@ -187,7 +189,7 @@ func (p *picture) digest() (string, error) {
 
 	return digestOf([]any{
 		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.otherServers, p.answers(), p.secretList(), p.versionState(), p.writing, p.leaseStates(),
-		sitedocument.Digest(p.siteText), history, p.wantsNoCluster,
+		sitedocument.Digest(p.siteText), history, p.wantsNoCluster, p.namedClusters,
 		p.time.Unix() / 60,
 	})
 }
