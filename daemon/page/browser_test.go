@@ -23,6 +23,7 @@ import (
 	"golang.org/x/net/websocket"
 
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/image/lab/netns"
 )
 
 var screenshots = flag.String("screenshots", "", "folder that gets pictures of the pages, as PNG")
@@ -32,13 +33,17 @@ const browserHung = 20 * time.Minute
 
 // chromium is Debian's, without a window, driven by the Chrome DevTools Protocol.
 type chromium struct {
-	t       *testing.T
-	conn    *websocket.Conn
-	session string // of the one tab
-	last    int
+	t        *testing.T
+	conn     *websocket.Conn
+	session  string // of the one tab
+	last     int
+	pictures string // folder that gets them; "": none does
 }
 
-func startChromium(ctx context.Context, t *testing.T) *chromium {
+func startChromium(ctx context.Context, t *testing.T) *chromium { return startChromiumIn(ctx, t, "") }
+
+// startChromiumIn starts it in a network (package netns); "": that of this process.
+func startChromiumIn(ctx context.Context, t *testing.T, network string) *chromium {
 	program, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("chromium is not installed; apt-get install --no-install-recommends chromium")
@@ -46,10 +51,14 @@ func startChromium(ctx context.Context, t *testing.T) *chromium {
 	if testing.Short() {
 		t.Skip("a browser takes long to start")
 	}
-	cmd := exec.CommandContext(ctx, program, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+	line := []string{program, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
 		"--disable-dev-shm-usage", "--disable-background-networking", "--ignore-certificate-errors",
-		"--user-data-dir="+t.TempDir(), "--remote-debugging-port=0",
-		"--remote-allow-origins=http://127.0.0.1", "about:blank")
+		"--user-data-dir=" + t.TempDir(), "--remote-debugging-port=0",
+		"--remote-allow-origins=http://127.0.0.1", "about:blank"}
+	if network != "" {
+		line = append([]string{"nsenter", "--net=" + network}, line...)
+	}
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	said, err := cmd.StderrPipe()
 	require.NoError(t, err)
@@ -66,18 +75,29 @@ func startChromium(ctx context.Context, t *testing.T) *chromium {
 	}
 	go func() { _, _ = io.Copy(io.Discard, said); close(ended) }()
 	require.NotEmpty(t, address, "chromium did not start")
-	conn, err := websocket.Dial(address, "", "http://127.0.0.1")
+	conn, err := dialIn(network, address)
 	require.NoError(t, err)
 	deadline, _ := ctx.Deadline()
 	require.NoError(t, conn.SetDeadline(deadline))
 	t.Cleanup(func() { conn.Close() })
 
-	c := &chromium{t: t, conn: conn}
+	c := &chromium{t: t, conn: conn, pictures: *screenshots}
 	tab := c.call("Target.createTarget", map[string]any{"url": "about:blank"})
 	attached := c.call("Target.attachToTarget", map[string]any{"targetId": tab["targetId"], "flatten": true})
 	c.session = attached["sessionId"].(string)
 	c.call("Page.enable", nil)
 	return c
+}
+
+// dialIn connects to a WebSocket in a network; "": that of this process.
+func dialIn(network, address string) (conn *websocket.Conn, err error) {
+	dial := func() (err error) { conn, err = websocket.Dial(address, "", "http://127.0.0.1"); return err }
+	if network == "" {
+		err = dial()
+		return conn, err
+	}
+	err = netns.Do(network, dial)
+	return conn, err
 }
 
 // call sends a command and returns its result.
@@ -152,7 +172,13 @@ func (c *chromium) open(url string) {
 func (c *chromium) logIn(s *Server, url string, role Role, before func()) {
 	c.t.Helper()
 	code, _ := s.logins.mint(ann(role))
-	c.open(LoginURL(url+"/", code))
+	c.follow(LoginURL(url+"/", code), before)
+}
+
+// follow is logIn by a link that there is.
+func (c *chromium) follow(link string, before func()) {
+	c.t.Helper()
+	c.open(link)
 	if before != nil {
 		before()
 	}
@@ -187,13 +213,13 @@ func (c *chromium) size(width, height int, scheme string) {
 // picture writes a PNG of the window, if they are asked for.
 func (c *chromium) picture(name string) {
 	c.t.Helper()
-	if *screenshots == "" {
+	if c.pictures == "" {
 		return
 	}
 	shot := c.call("Page.captureScreenshot", map[string]any{"format": "png"})
 	b, err := base64.StdEncoding.DecodeString(shot["data"].(string))
 	require.NoError(c.t, err)
-	require.NoError(c.t, os.WriteFile(filepath.Join(*screenshots, name+".png"), b, 0o644))
+	require.NoError(c.t, os.WriteFile(filepath.Join(c.pictures, name+".png"), b, 0o644))
 }
 
 // TestABrowserFollowsTheAppliance logs in by the link and the keyboard alone, and sees the rack change without a
@@ -218,6 +244,7 @@ func TestABrowserFollowsTheAppliance(t *testing.T) {
 	c.picture("rack")
 
 	c.value("window.marked = true; document.querySelector('#node-node-001 a').focus()")
+	stuck := of.doc.Nodes[0]
 	change(func() {
 		of.doc.Nodes[1].Percent = 99
 		of.doc.Nodes[1].Why = "is being verified"
@@ -238,7 +265,9 @@ func TestABrowserFollowsTheAppliance(t *testing.T) {
 	c.press("Enter", 13)
 	c.await("location.pathname === '/nodes/node-001' && document.readyState === 'complete'")
 	c.picture("node")
+	change(func() { of.doc.Nodes[0] = stuck })
 	c.open(url + "/nodes/node-000")
+	c.await("document.querySelector('#main .level').textContent === 'Needs you'")
 	c.picture("stuck")
 	for _, path := range []string{"discovered", "clusters", "uploads", "site", "appliance"} {
 		c.open(url + "/" + path)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/addons/chain/counters"
@@ -71,11 +72,9 @@ func TestPacketsOfEachHopAreShown(t *testing.T) {
 		assert.Equal(t, "check", d.id("hop-service-chain-generator").attr("class"))
 
 		for reading := 2; reading < 5; reading++ {
-			before := mustPicture(t, s).version
 			time.Sleep(chainInterval)
 			synctest.Wait()
 			assert.Equal(t, reading, asked)
-			require.NotEqual(t, before, mustPicture(t, s).version, "the open page is told")
 			d = b.open(chainPath("edge"))
 			clock := formatClock(time.Now())
 			assert.Regexp(t, `^1\. generator \| 500/s sent \| 32 kB/s \| 0/s not sent \| 5\.0 s, until `+clock+` \| [0-9]+ \| generator-1`,
@@ -90,6 +89,50 @@ func TestPacketsOfEachHopAreShown(t *testing.T) {
 		assert.Equal(t, 5, asked, "nobody looks")
 		d = b.open(chainPath("edge"))
 		assert.Contains(t, cells(d.id("hop-service-chain-sink")), "it was read once", "what was read ten minutes ago says nothing of now")
+	})
+}
+
+// TestPagesOfAChainAloneAreDrawnAgain: while somebody watches a chain, its page is told of each reading, by any way to write
+// its path; other pages are not, nor is that of another chain.
+func TestPagesOfAChainAloneAreDrawnAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // the last reading is awaited
+		of := rack(1)
+		of.doc.Clusters = append(of.doc.Clusters,
+			status.Cluster{Name: "far", State: status.ClusterReady, Namespace: "default", Kind: status.KindProvisioning})
+		s := newServerOffline(t, of)
+		b := logIn(t, s)
+		b.open(chainPath("edge"))
+		synctest.Wait()
+
+		const watched = 40 * time.Second // less than a minute, in which ages change
+		told := map[string]*httptest.ResponseRecorder{}
+		ctx, cancel := context.WithTimeout(t.Context(), watched)
+		defer cancel()
+		for _, path := range []string{"", "/", "/clusters/edge", chainPath("edge"), "/clusters/%65dge/chain", chainPath("far")} {
+			r := httptest.NewRequestWithContext(ctx, "GET", "/events?page="+url.QueryEscape(path), nil)
+			r.AddCookie(&http.Cookie{Name: cookie, Value: b.cookie})
+			w := httptest.NewRecorder()
+			told[path] = w
+			go s.handler.ServeHTTP(w, r)
+		}
+		for range watched / chainInterval {
+			time.Sleep(chainInterval)
+			b.open(chainPath("edge"))
+		}
+		cancel()
+		synctest.Wait()
+
+		for path, w := range told {
+			versions := strings.Count(w.Body.String(), "event: version")
+			if strings.HasSuffix(path, "dge/chain") {
+				assert.Greater(t, versions, 5, path)
+			} else {
+				assert.Equal(t, 1, versions, path)
+			}
+		}
+		shown := b.open(chainPath("edge")).id("main").attr("data-version")
+		assert.NotEqual(t, b.open("/").id("main").attr("data-version"), shown)
 	})
 }
 

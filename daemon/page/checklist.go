@@ -34,7 +34,7 @@ func newChecklist(p *picture) []checklistStep {
 	}
 
 	steps := []checklistStep{applianceStep(p.doc), siteStep(p.doc), inspectedStep(p), verifiedStep(p.doc)}
-	steps = append(steps, clusterSteps(p.doc)...)
+	steps = append(steps, clusterSteps(p)...)
 	reached := true
 	for i := range steps {
 		if !reached && steps[i].Level != good {
@@ -117,13 +117,17 @@ func (s checklistStep) count(d status.Document, done int) checklistStep {
 }
 
 // clusterSteps are that a cluster is asked for, and that it is in service.
-func clusterSteps(d status.Document) []checklistStep {
+func clusterSteps(p *picture) []checklistStep {
+	d := p.doc
 	asked := checklistStep{
 		ID: "asked", Title: "A cluster is asked for", Level: busy,
 		Text: "Name one under clusters in site.yaml, or apply a Provisioning or a Cluster.",
 	}
 	runs := checklistStep{ID: "in-service", Title: "A cluster is in service", Level: busy}
-	if len(d.Clusters) == 0 {
+	if n := p.namedClusters; n > 0 {
+		asked.Level, asked.Text = good, formatCount(n, "cluster")
+	}
+	if len(d.Clusters) == 0 { // they are not known before the operator of clusters runs
 		return []checklistStep{asked, runs}
 	}
 

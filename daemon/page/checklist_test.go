@@ -36,6 +36,12 @@ func TestTheChecklistSaysWhatIsNext(t *testing.T) {
 		{"on their way", withNodes(func(of *state) { of.doc.Nodes[0].Next = "" }), "done done done now then then", "6 of 10 nodes"},
 		{"one node needs a person", withNodes(func(*state) {}), "done done done needs you then then", "what to do"},
 		{"no cluster is asked for", withNodes(verified), "done done done done now then", "under clusters in site.yaml"},
+		{"the site names one, of which nothing is known yet", withNodes(func(of *state) {
+			verified(of)
+			named := *of.site
+			named.Clusters = []site.Cluster{{Name: "edge"}}
+			of.site = &named
+		}), "done done done done done now", "A cluster is in service"},
 		{"it is installed", withNodes(func(of *state) {
 			verified(of)
 			of.doc.Clusters = []status.Cluster{{Name: "edge", State: "installing", Percent: 40}}

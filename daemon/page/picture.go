@@ -28,6 +28,7 @@ const pictureAge = 2 * time.Second
 type picture struct {
 	time    time.Time
 	version string // another one if anything that is shown is different
+	shared  string // likewise, but for what the pages of chains alone show; see versionOf
 	doc     status.Document
 	nodes   []status.Node   // of the site, hosts of others, machines that nobody named
 	named   map[string]bool // those of nodes that the status document has
@@ -53,6 +54,7 @@ type picture struct {
 	numbers []metrics.Sample
 
 	wantsNoCluster bool // the site says so
+	namedClusters  int  // by the site
 
 	dhcp    []NetworkDHCP
 	reached map[string][]firewall.Listener // of the appliance, by network
@@ -103,6 +105,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		reached:  map[string][]firewall.Listener{},
 
 		wantsNoCluster: wantsNoCluster(s.sources.Site()),
+		namedClusters:  len(s.sources.Site().Clusters),
 	}
 	for _, a := range p.doc.Addresses {
 		p.reached[a.Role] = firewall.ListenersFrom(a.Role, s.sources.Site())
@@ -148,11 +151,25 @@ func (s *Server) read(now time.Time) (*picture, error) {
 	}
 
 	var err error
-	p.version, err = p.digest()
+	if p.shared, err = p.digest(); err != nil {
+		return nil, err
+	}
+	p.version, err = digestOf([]any{p.shared, valuesOf(p.chains)})
 	return p, err
 }
 
-// digest is of all that is shown. Seconds that only count on are left out; instead it changes every minute, so that no
+// versionOf is another one if anything that the page at an escaped path shows is different.
+func (p *picture) versionOf(path string) (string, error) {
+	name, isChain := chainCluster(path)
+	if !isChain {
+		return p.shared, nil
+	}
+
+	c, _ := status.FindCluster(p.doc.Clusters, name)
+	return digestOf([]any{p.shared, p.chains[status.ClusterRef(p.doc.Clusters, c)].Value})
+}
+
+// digest is of all that is shown but readings of chains, which somebody who looks has taken every few seconds. Seconds that only count on are left out; instead it changes every minute, so that no
 // age is off by more.
 func (p *picture) digest() (string, error) {
 	doc := p.doc
@@ -170,11 +187,16 @@ func (p *picture) digest() (string, error) {
 		history[i] = strconv.Itoa(e.Number) + e.By
 	}
 
-	b, err := json.Marshal([]any{
+	return digestOf([]any{
 		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.otherServers, p.answers(), p.secretList(), p.versionState(), p.writing, p.leaseStates(),
-		sitedocument.Digest(p.siteText), history, p.wantsNoCluster,
+		sitedocument.Digest(p.siteText), history, p.wantsNoCluster, p.namedClusters,
 		p.time.Unix() / 60,
 	})
+}
+
+// digestOf is short, and the same for what is the same as JSON.
+func digestOf(values []any) (string, error) {
+	b, err := json.Marshal(values)
 	if err != nil {
 		return "", err
 	}
@@ -183,10 +205,9 @@ func (p *picture) digest() (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// answers are what clusters said, without the time of each: it changes when nothing else does. That of a reading of
-// counters is a part of it, and an open page asks for the next one as soon as one is there.
+// answers are what clusters said, without the time of each: it changes when nothing else does.
 func (p *picture) answers() []any {
-	return []any{valuesOf(p.workloads), valuesOf(p.pods), valuesOf(p.logs), valuesOf(p.chains)}
+	return []any{valuesOf(p.workloads), valuesOf(p.pods), valuesOf(p.logs)}
 }
 
 func valuesOf[T any](answers map[string]answer[T]) map[string]T {

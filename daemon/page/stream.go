@@ -16,8 +16,12 @@ const (
 // gone.
 const heartbeat = 15 * time.Second
 
-// serveEvents sends the version of the picture whenever it is another one, as server-sent events (HTML, section 9.2),
-// until the browser goes or the session ends. It sends nothing that is shown.
+// pageParameter is the path of the page whose changes a stream says, as its browser has it; without one those of pages
+// that are not a chain's.
+const pageParameter = "page"
+
+// serveEvents sends the version of a page whenever it is another one, as server-sent events (HTML, section 9.2), until the
+// browser goes or the session ends. It sends nothing that is shown.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, of *session) {
 	if !s.acquireStream(of) {
 		w.Header().Set("Retry-After", "30")
@@ -31,8 +35,13 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, of *session
 	tick := time.NewTicker(pictureAge)
 	defer tick.Stop()
 	spoke := time.Now()
+	page := r.URL.Query().Get(pageParameter)
 	for version := ""; ; {
 		p, err := s.hub.current()
+		now := ""
+		if err == nil {
+			now, err = p.versionOf(page)
+		}
 		if err != nil {
 			s.log.Error("page not made", "error", err)
 			return
@@ -40,8 +49,8 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, of *session
 
 		text := ""
 		switch {
-		case p.version != version:
-			version = p.version
+		case now != version:
+			version = now
 			text = fmt.Sprintf("event: version\ndata: %s\n\n", version)
 		case time.Since(spoke) >= heartbeat:
 			text = ": still here\n\n"

@@ -116,7 +116,11 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, of *session, 
 		case read.isWhole && no != "":
 			code, name, data = newRefusal(denialOf(r)).code, "denied.html", no
 		}
-		main, err := execute(name, mainView{Version: p.version, Title: title, Headline: newHeadline(p.doc), Data: data})
+		version, err := p.versionOf(r.URL.EscapedPath())
+		if err != nil {
+			return rendering{}, err
+		}
+		main, err := execute(name, mainView{Version: version, Title: title, Headline: newHeadline(p.doc), Data: data})
 		return rendering{main, title, code, ok}, err
 	})
 	if err != nil {

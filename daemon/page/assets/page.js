@@ -101,7 +101,7 @@ function lost() {
 function follow() {
   clearTimeout(timer);
   if (stream || document.hidden) return;
-  stream = new EventSource("/events");
+  stream = new EventSource("/events?page=" + encodeURIComponent(location.pathname));
   stream.addEventListener("version", (event) => {
     live.classList.remove("lost");
     say("This page is live.");
