@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -72,8 +73,13 @@ func MountRoot(path string, offset int64, target string) error {
 }
 
 // MountLoop mounts the file system that begins at offset in file, to be read. The loop device frees
-// itself with the mount.
+// itself with the mount. Where the kernel has SELinux on, all in there is labelled as the file is.
 func MountLoop(file string, offset int64, target, fs string) error {
+	labels, err := labelsLike(file)
+	if err != nil {
+		return err
+	}
+
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("open loop control: %w", err)
@@ -110,7 +116,7 @@ func MountLoop(file string, offset int64, target, fs string) error {
 			return fmt.Errorf("set up %s: %w", name, err)
 		}
 
-		err = unix.Mount(name, target, fs, unix.MS_RDONLY, "")
+		err = unix.Mount(name, target, fs, unix.MS_RDONLY, labels)
 		loop.Close()
 		if err != nil {
 			return fmt.Errorf("mount %s: %w", file, err)
@@ -120,6 +126,23 @@ func MountLoop(file string, offset int64, target, fs string) error {
 	}
 
 	return errors.New("find free loop device: all were taken at once")
+}
+
+// labelsLike is the option of a mount by which all files there have the SELinux label of a file, "" where the kernel has
+// SELinux off. Without it a squashfs, whose files have no labels, could not have anything laid over it: no file system
+// may have files that are unlabelled.
+func labelsLike(file string) (string, error) {
+	if _, err := os.Stat("/sys/fs/selinux/enforce"); err != nil {
+		return "", nil
+	}
+
+	label := make([]byte, 4096) // as long as the kernel lets one be
+	n, err := unix.Getxattr(file, "security.selinux", label)
+	if err != nil {
+		return "", fmt.Errorf("read SELinux label of %s: %w", file, err)
+	}
+
+	return `context="` + strings.TrimRight(string(label[:n]), "\x00") + `"`, nil
 }
 
 // Bind shows source at target, making target like it. A source that is to be written to (flags are 0) is made, as a

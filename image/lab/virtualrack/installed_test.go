@@ -18,13 +18,24 @@ import (
 // and the appliance with it. Its own network is as before all the time, and everything else is when the appliance is
 // uninstalled.
 func TestServersAreInstalledByADebianMachine(t *testing.T) {
-	for _, d := range []struct{ suite, kernel, nic string }{
-		{"trixie", "linux-image-cloud-amd64", "virtio-net-pci"},
-		{"bookworm", "linux-image-amd64", "e1000e"},
+	for _, m := range []debianMachine{
+		{
+			name: "trixie with AppArmor", suite: "trixie", kernel: "linux-image-cloud-amd64", nic: "virtio-net-pci",
+			packages: "apparmor", restricts: "aa-enabled", says: "Yes\n",
+		},
+		{
+			name: "trixie with SELinux", suite: "trixie", kernel: "linux-image-cloud-amd64", nic: "virtio-net-pci",
+			packages: "selinux-policy-default,policycoreutils", hook: "testdata/label-root",
+			restricts: "getenforce", says: "Enforcing\n",
+		},
+		{
+			name: "bookworm with AppArmor", suite: "bookworm", kernel: "linux-image-amd64", nic: "e1000e",
+			packages: "apparmor", restricts: "aa-enabled", says: "Yes\n",
+		},
 	} {
-		t.Run(d.suite, func(t *testing.T) {
+		t.Run(m.name, func(t *testing.T) {
 			c := newCommand(t, "qemu-all")
-			c.up("--system", c.debianDisk(d.suite, d.kernel), "--appliance-nic", d.nic, "--nodes", "1", "--cluster=false")
+			c.up("--system", c.debianDisk(m), "--appliance-nic", m.nic, "--nodes", "1", "--cluster=false")
 			t.Log("\n" + c.run("status", "--phases"))
 			c.installed("node-1")
 			assert.Equal(t, "cgroup2fs\n", c.onSystem("stat --file-system --format %T /sys/fs/cgroup"))
@@ -37,6 +48,7 @@ func TestServersAreInstalledByADebianMachine(t *testing.T) {
 			c.until("node-1", PhaseVerified)
 			assert.NotEqual(t, boot, c.onSystem("cat /proc/sys/kernel/random/boot_id"))
 			c.lendsTheSitesInterfaces(before)
+			assert.Equal(t, m.says, c.onSystem(m.restricts))
 
 			out := c.onSystem("firstlight uninstall")
 			t.Log("\n" + out)
@@ -47,11 +59,18 @@ func TestServersAreInstalledByADebianMachine(t *testing.T) {
 	}
 }
 
+// debianMachine is a plain Debian machine that restricts its programs.
+type debianMachine struct {
+	name, suite, kernel, nic string
+	packages, hook           string // of mmdebstrap
+	restricts, says          string // a command there, and its output while it does
+}
+
 // listedBefore is the list of what the machine had before anything was installed on it.
 const listedBefore = "/var/log/before"
 
 // debianDisk is the disk of a plain Debian machine, which lists what it has before anything is installed.
-func (c command) debianDisk(suite, kernel string) string {
+func (c command) debianDisk(m debianMachine) string {
 	c.t.Helper()
 	if os.Getuid() != 0 {
 		c.t.Skip("makes a root file system of Debian's packages, for which it needs root")
@@ -66,13 +85,20 @@ func (c command) debianDisk(suite, kernel string) string {
 	require.NoError(c.t, err)
 
 	// What cloud-init finds there it runs before what the rack's user data says.
-	disk := filepath.Join(filepath.Dir(c.path), suite+".raw")
-	out, err := exec.CommandContext(c.t.Context(), "../../../scripts/debian-disk", suite, disk, kernel,
+	disk := filepath.Join(filepath.Dir(c.path), m.suite+".raw")
+	words := []string{
+		m.suite, disk, m.kernel, "--include=" + m.packages,
 		"--customize-hook=mkdir -p $1/var/lib/cloud/scripts/per-once",
-		"--customize-hook=upload "+list+" /var/lib/cloud/scripts/per-once/list",
+		"--customize-hook=upload " + list + " /var/lib/cloud/scripts/per-once/list",
 		"--customize-hook=chmod 755 $1/var/lib/cloud/scripts/per-once/list",
-		"--customize-hook=upload "+listing+" /root/list-machine",
-	).CombinedOutput()
+		"--customize-hook=upload " + listing + " /root/list-machine",
+	}
+	if m.hook != "" {
+		hook, err := filepath.Abs(m.hook)
+		require.NoError(c.t, err)
+		words = append(words, "--customize-hook="+hook)
+	}
+	out, err := exec.CommandContext(c.t.Context(), "../../../scripts/debian-disk", words...).CombinedOutput()
 	require.NoError(c.t, err, string(out))
 	require.NoError(c.t, os.Chmod(disk, 0o644))
 	return disk
