@@ -126,12 +126,10 @@ runcmd:
   - |
     exec >/dev/console 2>&1
     echo '{{.Begins}}'
-    mkdir /run/lab
-    mount -o ro LABEL={{.Label}} /run/lab
-    if /run/lab/firstlight install --image /dev/disk/by-id/virtio-{{.Serial}} --site /run/lab/site.yaml
+    mount -o ro LABEL={{.Label}} /mnt
+    if /mnt/firstlight install --image /dev/disk/by-id/virtio-{{.Serial}} --site /mnt/site.yaml
     then echo '{{.Done}}'; else echo '{{.Failed}}'; fi
-    umount /run/lab
-    rmdir /run/lab
+    umount /mnt
 `))
 
 // networkConfig is of the machine's own card alone: the others are for the appliance.

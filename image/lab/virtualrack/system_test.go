@@ -57,8 +57,8 @@ func TestASystemIsToldToInstall(t *testing.T) {
 	require.NoError(t, yaml.Unmarshal(read("user-data"), &does))
 	assert.Len(t, does.Keys, 1)
 	require.Len(t, does.RunCmd, 1)
-	assert.Contains(t, does.RunCmd[0], "mount -o ro LABEL=CIDATA /run/lab\n")
-	assert.Contains(t, does.RunCmd[0], "install --image /dev/disk/by-id/virtio-stick --site /run/lab/site.yaml\n")
+	assert.Contains(t, does.RunCmd[0], "mount -o ro LABEL=CIDATA /mnt\n")
+	assert.Contains(t, does.RunCmd[0], "install --image /dev/disk/by-id/virtio-stick --site /mnt/site.yaml\n")
 	var network struct {
 		Ethernets map[string]struct {
 			Match     map[string]string
