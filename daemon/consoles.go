@@ -58,22 +58,20 @@ func (d *Daemon) isLeaving(node string) bool {
 
 // openConsole opens a console. A password that the BMC has refused is not tried again, so that no account is locked.
 func (d *Daemon) openConsole(ctx context.Context, node string, b site.BMC) (serialconsole.Line, error) {
-	refusals := d.verifier.Refusals
-	key := refusals.Key(b)
-	if text, is := refusals.Lookup(node, key); is {
-		return nil, &serialconsole.Refusal{Text: text, Fix: bmc.FixRefused}
-	}
-
-	line, a := bmc.Client{Pins: d.metal.Pins}.OpenConsole(ctx, b)
+	var line serialconsole.Line
+	a := d.verifier.Refusals.Ask(node, b, func() (a bmc.Answer) {
+		line, a = bmc.Client{Pins: d.metal.Pins}.OpenConsole(ctx, b)
+		return a
+	})
 	if a.Verdict == bmc.OK {
 		return line, nil
 	}
-	if a.Verdict == bmc.Refused {
-		if err := refusals.Add(node, key, a.Text); err != nil {
-			d.log.Error("refusal of a BMC not kept", "node", node, "error", err)
-		}
-	}
 	return nil, &serialconsole.Refusal{Text: a.Text, Fix: a.Fix}
+}
+
+// logInToBMC asks the BMC of a node once. A password that it has refused is not tried again.
+func (d *Daemon) logInToBMC(ctx context.Context, node string, b site.BMC) bmc.Answer {
+	return d.verifier.Refusals.Ask(node, b, func() bmc.Answer { return bmc.Client{Pins: d.metal.Pins}.Login(ctx, b) })
 }
 
 // attachConsole watches a console for the command line.

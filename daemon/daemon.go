@@ -132,7 +132,7 @@ func newDaemon(log *slog.Logger, cluster *joined.Cluster, placement *guest.Place
 	d.networkDHCP = &netboot.NetworkDHCP{Log: log, Site: d.host.Site, Interface: d.host.Interface}
 	d.verifier = d.newVerifier()
 	d.metal.PreflightGate, d.metal.HeldRunning = d.verifier.Gate, d.verifier.IsHeldRunning
-	d.metal.FoundMAC = d.verifier.FoundMAC
+	d.metal.FoundMAC, d.metal.Login = d.verifier.FoundMAC, d.logInToBMC
 	d.metal.Pins.Changed = d.metal.ReportCertificate
 	d.metal.Forwarder.Register(d.metricParts.NewRegistry("bmc"))
 	d.cluster = &clusters{

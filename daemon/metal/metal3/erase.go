@@ -25,6 +25,10 @@ type Erasure struct {
 	// Tries is how often Ironic was told to have them erased. A server that loses its power meanwhile begins again.
 	Tries   int       `json:"tries,omitempty"`
 	Started time.Time `json:"started,omitzero"` // the last try
+	// Aborted is why the appliance had Ironic give up the last try; "": it did not.
+	Aborted string `json:"aborted,omitempty"`
+	// Waits is what the next step waits for, if that is not what Ironic does.
+	Waits string `json:"waits,omitempty"`
 	// Refused is why the appliance did not let a disk be erased after all; it is not tried again then.
 	Refused string `json:"refused,omitempty"`
 	// Cancelled is when the owner took it back, before anything was written; zero: not.

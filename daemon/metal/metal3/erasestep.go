@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
@@ -31,9 +32,13 @@ const (
 // EraseNode is what matters here of Ironic's record of the host.
 type EraseNode struct {
 	State string // provision_state
-	// Silent is whether the agent called in this try and then stopped to: Ironic does not ask a BMC for the power while
-	// it waits for an agent.
-	Silent      bool
+	// Silent is whether the agent called in this try and then stopped to, and IsOff whether the server has no power now,
+	// as its BMC says. Ironic does not ask a BMC for the power while it waits for an agent.
+	Silent, IsOff bool
+	// Quiet is since when the agent has not called, if that is longer than it should be; zero: it calls, or boots.
+	Quiet time.Time
+	// BMC is why its BMC takes no orders now, so that no server can be started; "": it takes them.
+	BMC         string
 	LastError   string
 	Maintenance bool
 	// Cleans is whether Ironic would erase disks on the way to "available".
@@ -41,6 +46,19 @@ type EraseNode struct {
 	// Unregistered is whether the operator has still to tell Ironic of it, as after Ironic lost its database: a host that
 	// is paused meanwhile would stay so, and no ramdisk be started.
 	Unregistered bool
+}
+
+// Waits is what a node waits for that no one but people may end; "": nothing.
+func (n *EraseNode) Waits() string {
+	switch {
+	case n == nil:
+	case n.State == "manageable" && n.BMC != "":
+		return "it waits until its BMC answers: " + n.BMC
+	case n.State == "clean wait" && !n.Quiet.IsZero():
+		return "its agent has not called since " + n.Quiet.UTC().Format("15:04:05 UTC") +
+			"; its server is started again when its BMC says that it is off, and otherwise three minutes after that"
+	}
+	return ""
 }
 
 // NextErase decides what comes next for an open erasure: h is the host in the API, nil if there is none, and node is
@@ -112,6 +130,8 @@ func eraseOn(e Erasure, node *EraseNode, aim eraseAim) (EraseStep, string) {
 		switch {
 		case node.Maintenance:
 			return EraseRecover, ""
+		case aim == aimErase && node.BMC != "":
+			return EraseWait, node.Waits() // a try without a BMC would only be lost
 		case aim == aimErase:
 			return EraseClean, ""
 		case node.Cleans:
@@ -119,9 +139,11 @@ func eraseOn(e Erasure, node *EraseNode, aim eraseAim) (EraseStep, string) {
 		}
 		return EraseProvide, ""
 	case "clean failed":
-		return EraseRecover, cmp.Or(node.LastError, "Ironic does not say why")
+		return EraseRecover, cmp.Or(e.Aborted, node.LastError, "Ironic does not say why")
 	case "clean wait":
 		switch {
+		case node.IsOff:
+			return EraseAbort, "its server lost its power, as its BMC says"
 		case node.Silent:
 			return EraseAbort, "its agent does not call any more"
 		case aim == aimStop && !e.IsWriting():
@@ -187,6 +209,9 @@ func (e Erasure) Sentence() string {
 		}
 		if e.Failure != "" {
 			text += "; it is tried again, before that it failed: " + e.Failure
+		}
+		if e.Waits != "" {
+			text += "; " + e.Waits
 		}
 		return text
 	case len(rest) > 0:

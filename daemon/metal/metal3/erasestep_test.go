@@ -28,6 +28,11 @@ func TestNextErase(t *testing.T) {
 		{&EraseNode{State: "cleaning"}, nil, EraseWait},
 		{&EraseNode{State: "clean wait", Silent: false}, nil, EraseWait},
 		{&EraseNode{State: "clean wait", Silent: true}, nil, EraseAbort},
+		{&EraseNode{State: "clean wait", Quiet: time.Now()}, nil, EraseWait},
+		{&EraseNode{State: "clean wait", IsOff: true}, nil, EraseAbort},
+		{&EraseNode{State: "cleaning", IsOff: true}, nil, EraseWait}, // Ironic is about to switch it on
+		{&EraseNode{State: "manageable", BMC: "it does not answer"}, nil, EraseWait},
+		{&EraseNode{State: "manageable", BMC: "it does not answer"}, done, EraseProvide},
 		{&EraseNode{State: "clean failed"}, nil, EraseRecover},
 		{&EraseNode{State: "manageable", Maintenance: true}, nil, EraseRecover},
 		{&EraseNode{State: "manageable"}, done, EraseProvide},
@@ -112,4 +117,11 @@ func TestNextErase(t *testing.T) {
 	assert.Equal(t, EraseEnd, step)
 	_, why := NextErase(e, h, &EraseNode{State: "clean failed"})
 	assert.NotEmpty(t, why, "without a reason the node would not be managed")
+	e.Aborted = "its server lost its power"
+	_, why = NextErase(e, h, &EraseNode{State: "clean failed", LastError: "By request, the clean operation was aborted"})
+	assert.Equal(t, e.Aborted, why)
+	_, why = NextErase(e, h, &EraseNode{State: "manageable", BMC: "the BMC 10.30.0.1:443 does not answer"})
+	assert.Equal(t, "it waits until its BMC answers: the BMC 10.30.0.1:443 does not answer", why)
+	e.Waits = why
+	assert.Contains(t, e.Sentence(), "; "+why)
 }

@@ -111,24 +111,6 @@ func TestAnErasureIsWrittenDownBeforeTheFirstByte(t *testing.T) {
 	assert.Nil(t, p.Erasure("node-2"))
 }
 
-// TestAnAgentThatStopsToCallIsGone, and one that has not called in this try is still booting.
-func TestAnAgentThatStopsToCallIsGone(t *testing.T) {
-	now := time.Now()
-	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	for _, c := range []struct {
-		started, called, began time.Duration // ago
-		gone                   bool
-	}{
-		{10 * time.Minute, 4 * time.Minute, time.Hour, true},
-		{10 * time.Minute, time.Minute, time.Hour, false},
-		{10 * time.Minute, 20 * time.Minute, time.Hour, false}, // it called in an earlier try
-		{10 * time.Minute, 4 * time.Minute, time.Minute, false},
-	} {
-		assert.Equal(t, c.gone, isAgentGone(ago(c.started), ago(c.called), ago(c.began), now), "%+v", c)
-	}
-	assert.False(t, isAgentGone(ago(time.Minute), time.Time{}, ago(time.Hour), now))
-}
-
 // TestANodeIsRegisteredWhenIronicKnowsWhatItBoots: Ironic has its name and its BMC before.
 func TestANodeIsRegisteredWhenIronicKnowsWhatItBoots(t *testing.T) {
 	for _, c := range []struct {

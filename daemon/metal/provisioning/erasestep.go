@@ -78,11 +78,21 @@ func (p *Provisioner) eraseNext(ctx context.Context, name string, e metal3.Erasu
 		node = eraseNodeOf(found)
 		if node != nil {
 			called := fact.IronicNodes([]nodes.Node{*found})[name].Heartbeat
-			node.Silent = isAgentGone(e.Started, called, p.began, time.Now())
+			p.watchAgent(ctx, api, h, e, found, called, node)
 		}
 	}
 
 	step, sentence := metal3.NextErase(e, h, node)
+	waits := ""
+	if step == metal3.EraseWait {
+		waits = node.Waits()
+	}
+	if waits != e.Waits {
+		if err := p.erasures.Edit(name, func(e *metal3.Erasure) error { e.Waits = waits; return nil }); err != nil {
+			return err
+		}
+		p.Recheck()
+	}
 	if step != metal3.EraseWait {
 		p.Log.Info("erasure", "node", name, "step", string(step), "why", sentence)
 	}
@@ -102,15 +112,6 @@ func eraseNodeOf(n *nodes.Node) *metal3.EraseNode {
 	}
 }
 
-// agentSilence is how long an agent that erases disks may be silent: it calls every 18 to 36 s, also while it works.
-const agentSilence = 3 * time.Minute
-
-// isAgentGone reports whether the agent of a try that was started once called last too long before now. While the daemon
-// did not run, which it does since began, no agent was let through. It is pure.
-func isAgentGone(started, called, began, now time.Time) bool {
-	return called.After(started) && now.Sub(called) > agentSilence && now.Sub(began) > agentSilence
-}
-
 func (p *Provisioner) doErase(
 	ctx context.Context, api client.Client, name string, h *metal3api.BareMetalHost, id string,
 	step metal3.EraseStep, sentence string,
@@ -128,12 +129,15 @@ func (p *Provisioner) doErase(
 	case metal3.EraseProvide:
 		return p.api.Provide(ctx, id)
 	case metal3.EraseAbort:
+		if err := p.erasures.Edit(name, func(e *metal3.Erasure) error { e.Aborted = sentence; return nil }); err != nil {
+			return err
+		}
 		return p.api.Abort(ctx, id)
 	case metal3.EraseClean:
 		var rest []metal3.WriteDisk
 		err := p.erasures.Edit(name, func(e *metal3.Erasure) error {
 			e.Tries++
-			e.Started = time.Now().UTC()
+			e.Started, e.Aborted = time.Now().UTC(), ""
 			rest = e.Rest()
 			return nil
 		})
@@ -193,7 +197,7 @@ func (p *Provisioner) endErasure(name, sentence string) error {
 		case e.Failure == "":
 			e.Failure = "somebody gave it work meanwhile"
 		}
-		e.Ended = time.Now().UTC()
+		e.Ended, e.Waits = time.Now().UTC(), ""
 		ended = *e
 		return nil
 	})
@@ -201,6 +205,7 @@ func (p *Provisioner) endErasure(name, sentence string) error {
 		return err
 	}
 
+	p.powers.forget(name)
 	reason := "Erased"
 	switch {
 	case ended.Lost || ended.HasFailed():

@@ -31,6 +31,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/standinbmc"
 	"firstlight.dev/firstlight/daemon/metal/unknown"
 	"firstlight.dev/firstlight/daemon/metal/verify"
+	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 )
 
 // Records of hosts, and next to them what is known of their BMCs' certificates.
@@ -69,6 +70,8 @@ type Deps struct {
 	FoundMAC      func(node string) string                   // MAC that a BMC names, of a node without any; "": none
 	// DescribeUnknown adds what the site's policy says of unknown machines; nil: nothing.
 	DescribeUnknown func([]status.UnknownMachine) []status.UnknownMachine
+	// Login asks a BMC once; one that has refused the password is not asked again.
+	Login func(ctx context.Context, node string, b site.BMC) bmc.Answer
 	// ClusterLogin is the Secret with the default user of the images of a cluster's nodes, if a host is one of them.
 	ClusterLogin func(ctx context.Context, h *metal3api.BareMetalHost) (namespace, secret string, err error)
 }
@@ -90,6 +93,7 @@ type Provisioner struct {
 	found    *metal3.Inspections
 	api      *ironic.Client
 	erasures *metal3.Ledger[metal3.Erasure]
+	powers   powerChecks // of hosts whose disks are erased
 
 	replacements *metal3.Ledger[metal3.Replacement]
 	began        time.Time  // the daemon did

@@ -16,6 +16,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/site"
+	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 )
 
 // Refusals remembers, also across restarts, which BMC refused which password: a daemon that
@@ -55,6 +56,22 @@ func (r *Refusals) Lookup(node, key string) (text string, is bool) {
 	defer r.mu.Unlock()
 	n, is := r.load().Nodes[node]
 	return n.Text, is && n.Key == key
+}
+
+// Ask logs in to a node's BMC, unless that has refused just that login before.
+func (r *Refusals) Ask(node string, b site.BMC, login func() bmc.Answer) bmc.Answer {
+	key := r.Key(b)
+	if text, is := r.Lookup(node, key); is {
+		return bmc.Answer{Verdict: bmc.Refused, Text: text, Fix: bmc.FixRefused}
+	}
+
+	a := login()
+	if a.Verdict == bmc.Refused {
+		if err := r.Add(node, key, a.Text); err != nil {
+			r.Log.Error("refusal of a BMC not kept", "node", node, "error", err)
+		}
+	}
+	return a
 }
 
 // Add keeps a refusal. It is on the medium when Note returns without an error; it stands in
