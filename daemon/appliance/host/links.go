@@ -280,7 +280,7 @@ func enslave(l netlink.Link, master string) error {
 func addressChanges(w Link, l netlink.Link) []change {
 	var have []netlink.Addr
 	if l != nil {
-		have, _ = netlink.AddrList(l, netlink.FAMILY_V4)
+		have, _ = netlink.AddrList(l, netlink.FAMILY_ALL)
 	}
 
 	var all []change
@@ -289,7 +289,7 @@ func addressChanges(w Link, l netlink.Link) []change {
 		switch {
 		case w.Address.IsValid() && a.IPNet.String() == w.Address.String():
 			found = true
-		case a.Flags&unix.IFA_F_PERMANENT != 0:
+		case isOurAddress(a):
 			all = append(
 				all,
 				change{fmt.Sprintf(
@@ -305,22 +305,36 @@ func addressChanges(w Link, l netlink.Link) []change {
 		), func() error { return addAddress(w.Name, w.Address, 0) }})
 	}
 
-	route, there := ourRoute(l)
-	switch {
-	case w.Gateway.IsValid() && !(there && route.Gw.Equal(w.Gateway.AsSlice())):
+	there := false
+	for _, r := range ourRoutes(l) {
+		isReplaced := w.Gateway.IsValid() && w.Gateway.Is4() == (r.Gw.To4() != nil) // by addRoute
+		switch {
+		case w.Gateway.IsValid() && r.Gw.Equal(w.Gateway.AsSlice()):
+			there = true
+		case !isReplaced && !w.DHCP:
+			all = append(all, change{fmt.Sprintf(
+				"default route by %s is not wanted any more", r.Gw,
+			), func() error { return netlink.RouteDel(&r) }})
+		}
+	}
+
+	if w.Gateway.IsValid() && !there {
 		all = append(all, change{fmt.Sprintf(
 			"no default route by %s", w.Gateway,
 		), func() error { return addRoute(w.Name, w.Gateway) }})
-	case !w.Gateway.IsValid() && there && !w.DHCP:
-		all = append(all, change{fmt.Sprintf(
-			"default route by %s is not wanted any more", route.Gw,
-		), func() error { return netlink.RouteDel(&route) }})
 	}
 
 	return all
 }
 
-// addAddress puts an address on a link for seconds, or for ever if 0.
+// isOurAddress tells static addresses from leased ones, and those of IPv6 from the ones that the kernel makes up or is
+// advertised: addAddress alone has it not look whether another machine has the address.
+func isOurAddress(a netlink.Addr) bool {
+	return a.Flags&unix.IFA_F_PERMANENT != 0 && (a.IP.To4() != nil || a.Flags&unix.IFA_F_NODAD != 0)
+}
+
+// addAddress puts an address on a link for seconds, or for ever if 0. One of IPv6 is there at once, as one of IPv4 is:
+// on a bridge without a cable nobody answers whether another machine has it, and it would never be used (RFC 4862, 5.4).
 func addAddress(name string, p netip.Prefix, seconds int) error {
 	l, err := netlink.LinkByName(name)
 	if err != nil {
@@ -328,7 +342,11 @@ func addAddress(name string, p netip.Prefix, seconds int) error {
 	}
 
 	ip := &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-	if err := netlink.AddrReplace(l, &netlink.Addr{IPNet: ip, ValidLft: seconds, PreferedLft: seconds}); err != nil {
+	addr := &netlink.Addr{IPNet: ip, ValidLft: seconds, PreferedLft: seconds}
+	if p.Addr().Is6() {
+		addr.Flags = unix.IFA_F_NODAD
+	}
+	if err := netlink.AddrReplace(l, addr); err != nil {
 		return fmt.Errorf("give %s to %s: %w", p, name, err)
 	}
 
@@ -355,20 +373,18 @@ func addRoute(name string, gateway netip.Addr) error {
 	return nil
 }
 
-// ourRoute is the default route of a bridge that addRoute made. l may be nil.
-func ourRoute(l netlink.Link) (netlink.Route, bool) {
+// ourRoutes are the default routes of a bridge that addRoute made: one, or while the site changes one of each family. l
+// may be nil.
+func ourRoutes(l netlink.Link) []netlink.Route {
 	if l == nil {
-		return netlink.Route{}, false
+		return nil
 	}
 
-	routes, _ := netlink.RouteList(l, netlink.FAMILY_V4)
-	for _, r := range routes {
-		if (r.Dst == nil || r.Dst.IP.IsUnspecified()) && r.Priority == routeMetric(l.Attrs().Name) {
-			return r, true
-		}
-	}
-
-	return netlink.Route{}, false
+	routes, _ := netlink.RouteList(l, netlink.FAMILY_ALL)
+	return slices.DeleteFunc(routes, func(r netlink.Route) bool {
+		isDefault := r.Dst == nil || r.Dst.IP.IsUnspecified()
+		return !isDefault || r.Gw == nil || r.Priority != routeMetric(l.Attrs().Name)
+	})
 }
 
 // linkUp brings NICs up: only then they tell whether there is a link.

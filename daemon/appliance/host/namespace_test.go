@@ -34,6 +34,7 @@ var scenarios = map[string]func(*rack){
 	"links-torn-down":      linksTornDown,
 	"three-gateways":       threeGateways,
 	"server-falls-silent":  serverFallsSilent,
+	"static-by-ipv6":       staticByIPv6,
 }
 
 func TestNamespaces(t *testing.T) {
@@ -186,6 +187,56 @@ func noNIC(r *rack) {
 	assert.True(r.t, r.hasAddress(Provisioning, "172.22.0.1/24"), "no address without a NIC")
 	assert.Empty(r.t, r.wires())
 	assert.Len(r.t, h.Addresses(), 1)
+}
+
+// staticByIPv6: a network whose address and router are of IPv6 comes up without a cable, and what the kernel or another
+// router adds to it stays.
+func staticByIPv6(r *rack) {
+	const text = "networks: {baremetal: {interface: eth1, cidr: '%s', address: '%s', gateway: '%s'}}"
+	r.plug(1)
+	r.farIP("link set sw1 down")
+	h := r.boot(fmt.Sprintf(text, "fd00:9::/64", "fd00:9::7", "fe80::1"))
+	assert.True(r.t, r.hasAddress(Baremetal, "fd00:9::7/64"), "no address without a link")
+	l, err := net.Listen("tcp", "[fd00:9::7]:0") // not while the kernel looks for another machine with the address
+	require.NoError(r.t, err)
+	require.NoError(r.t, l.Close())
+	routes := func() string {
+		out, err := exec.Command("sh", "-c", "ip -6 route show default; ip -4 route show default").CombinedOutput()
+		require.NoError(r.t, err)
+		return string(out)
+	}
+	assert.Contains(r.t, routes(), "default via fe80::1 dev baremetal")
+	addresses := func() []string {
+		for _, a := range h.Addresses() {
+			if a.Role == Baremetal {
+				return a.Addresses
+			}
+		}
+		return nil
+	}
+	assert.Equal(r.t, []string{"fd00:9::7/64"}, addresses())
+
+	r.ip("addr add fd00:8::1/64 dev baremetal") // not by us
+	r.farIP("link set sw1 up")
+	require.Eventually(r.t, func() bool { return r.hasAddress(Baremetal, "fe80:") }, time.Minute, 20*time.Millisecond)
+	r.settle(h)
+	assert.True(r.t, r.hasAddress(Baremetal, "fd00:8::1/64"), "an address that is not ours was removed")
+	assert.True(r.t, r.hasAddress(Baremetal, "fe80:"))
+	assert.Equal(r.t, []string{"fd00:9::7/64"}, addresses())
+
+	r.ip("addr del fd00:9::7/64 dev baremetal")
+	require.Error(r.t, h.LinksDone(r.t.Context()), "a missing address was not noticed")
+	r.settle(h)
+	assert.True(r.t, r.hasAddress(Baremetal, "fd00:9::7/64"))
+
+	h = r.boot(fmt.Sprintf(text, "fd00:9::/64", "fd00:9::8", "fd00:9::1"))
+	assert.False(r.t, r.hasAddress(Baremetal, "fd00:9::7/64"), "the last address stays")
+	assert.Contains(r.t, routes(), "default via fd00:9::1 dev baremetal")
+	assert.NotContains(r.t, routes(), "fe80::1")
+	h = r.boot(fmt.Sprintf(text, "10.9.0.0/24", "10.9.0.7", "10.9.0.1"))
+	assert.Equal(r.t, []string{"10.9.0.7/24"}, addresses())
+	assert.Contains(r.t, routes(), "default via 10.9.0.1 dev baremetal")
+	assert.NotContains(r.t, routes(), "fd00:9::1", "the route of the other family stays")
 }
 
 func noLinkThenLink(r *rack) {

@@ -308,9 +308,11 @@ func (h *Host) Addresses() []status.Address {
 		}
 
 		if l, err := netlink.LinkByName(name); err == nil {
-			if have, err := netlink.AddrList(l, netlink.FAMILY_V4); err == nil {
+			if have, err := netlink.AddrList(l, netlink.FAMILY_ALL); err == nil {
 				for _, x := range have {
-					s.Addresses = append(s.Addresses, x.IPNet.String())
+					if x.IP.To4() != nil || isOurAddress(x) {
+						s.Addresses = append(s.Addresses, x.IPNet.String())
+					}
 				}
 			}
 		}
