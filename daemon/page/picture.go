@@ -169,8 +169,8 @@ func (p *picture) versionOf(path string) (string, error) {
 	return digestOf([]any{p.shared, p.chains[status.ClusterRef(p.doc.Clusters, c)].Value})
 }
 
-// digest is of all that is shown but readings of chains, which somebody who looks has taken every few seconds. Seconds that only count on are left out; instead it changes every minute, so that no
-// age is off by more.
+// digest is of all that is shown but readings of chains, which somebody who looks has taken every few seconds. Seconds that
+// only count on are left out; instead it changes every minute, so that no age is off by more.
 func (p *picture) digest() (string, error) {
 	doc := p.doc
 	doc.Launch.Elapsed = 0
