@@ -41,7 +41,8 @@ func TestPXEAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(web, "snponly.efi"), data, 0o644))
 
-	server, client := fmt.Sprintf("netboot-s%d", os.Getpid()), fmt.Sprintf("netboot-c%d", os.Getpid())
+	tag := rand.Text()[:8] // a run that was killed leaves its namespaces
+	server, client := "netboot-s-"+tag, "netboot-c-"+tag
 	t.Cleanup(func() {
 		for _, ns := range []string{server, client} {
 			assert.NoError(t, exec.Command("ip", "netns", "del", ns).Run())

@@ -2,6 +2,7 @@ package dhcp
 
 import (
 	"context"
+	"crypto/rand"
 	"net"
 	"net/netip"
 	"os"
@@ -26,7 +27,7 @@ func newLab(t *testing.T) lab {
 	if !strings.Contains(os.Getenv("FIRSTLIGHT_TEST"), "ns") {
 		t.Skip("needs root and network namespaces: set FIRSTLIGHT_TEST=ns")
 	}
-	tag := strings.ToLower(t.Name()[max(0, len(t.Name())-6):]) + string("abcdefghijklmnop"[os.Getpid()%16])
+	tag := rand.Text()[:8] // a run that was killed leaves its namespaces
 	l := lab{t: t, server: "dhcp-s-" + tag, client: "dhcp-c-" + tag}
 	for _, ns := range []string{l.server, l.client} {
 		run(t, "ip", "netns", "add", ns)

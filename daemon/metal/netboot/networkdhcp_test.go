@@ -2,6 +2,7 @@ package netboot
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -115,7 +116,8 @@ func TestAddressesInNamespaces(t *testing.T) {
 		t.Skip("needs root and namespaces: set FIRSTLIGHT_TEST=ns")
 	}
 	dir := t.TempDir()
-	server, client := fmt.Sprintf("given-s%d", os.Getpid()), fmt.Sprintf("given-c%d", os.Getpid())
+	tag := rand.Text()[:8] // a run that was killed leaves its namespaces
+	server, client := "given-s-"+tag, "given-c-"+tag
 	run := func(name string, args ...string) string {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // ends a hung run
 		defer cancel()
