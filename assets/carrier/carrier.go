@@ -1,0 +1,46 @@
+// Package carrier says what carries an appliance: a stick, or a machine with a system. The appliance is the same on each;
+// the words for people that are not are values here.
+package carrier
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// What systemd of the appliance is told of its container ($container of https://systemd.io/CONTAINER_INTERFACE), by what
+// starts it.
+const (
+	Installation = "firstlight"     // firstlight install
+	Try          = "firstlight-try" // firstlight try
+)
+
+// containerFile is where systemd keeps what it was told; absent where it runs on a machine of its own.
+const containerFile = "/run/systemd/container"
+
+// Carrier is what carries an appliance, in words that continue a sentence.
+type Carrier struct {
+	Restart string // how a person starts the appliance again, with what it keeps
+	Blank   string // where a blank one comes from
+}
+
+// Read is the carrier of the system whose root is given; "" is this one's.
+func Read(root string) Carrier {
+	name, _ := os.ReadFile(filepath.Join("/", root, containerFile)) // where there is none it is a stick
+	switch strings.TrimSpace(string(name)) {
+	case Installation:
+		return Carrier{
+			Restart: "systemctl restart firstlight, on the machine that it is installed on",
+			Blank:   "firstlight uninstall, then firstlight install",
+		}
+	case Try:
+		return Carrier{
+			Restart: "firstlight try shell systemctl reboot",
+			Blank:   "firstlight try down --remove, then firstlight try",
+		}
+	}
+	return Carrier{
+		Restart: "systemctl reboot",
+		Blank:   "firstlight flash, with --forget onto this stick",
+	}
+}
