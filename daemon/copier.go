@@ -283,7 +283,7 @@ func (c *Copier) notes(a *site.AwayCopy) (all []string) {
 		all = append(all, note)
 	}
 	if c.place.State() != away.None {
-		all = append(all, "An away copy is unpacked; start the appliance again, and it takes the rack over: "+carrier.Read(c.place.Root).Restart)
+		all = append(all, "An away copy is unpacked; to take the rack over, "+carrier.Read(c.place.Root).Restart)
 	}
 	return all
 }

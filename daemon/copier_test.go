@@ -152,7 +152,7 @@ func TestAnotherAddressOnProvisioningIsRefused(t *testing.T) {
 		_, err = blank.Unpack(bytes.NewReader(sealed.Bytes()), []age.Identity{key})
 		if refusal == "" {
 			require.NoError(t, err)
-			assert.Contains(t, blank.notes(nil)[0], "start the appliance again, and it takes the rack over: systemctl reboot")
+			assert.Contains(t, blank.notes(nil)[0], "to take the rack over, restart this machine: systemctl reboot")
 			continue
 		}
 		require.ErrorIs(t, err, away.ErrForeign)

@@ -20,7 +20,8 @@ const containerFile = "/run/systemd/container"
 
 // Carrier is what carries an appliance, in words that continue a sentence.
 type Carrier struct {
-	Restart string // how a person starts the appliance again, with what it keeps
+	Restart string // what a person does to start the appliance again, with what it keeps
+	Site    string // where the folder of site.yaml is
 	Blank   string // where a blank one comes from
 }
 
@@ -30,17 +31,20 @@ func Read(root string) Carrier {
 	switch strings.TrimSpace(string(name)) {
 	case Installation:
 		return Carrier{
-			Restart: "systemctl restart firstlight, on the machine that it is installed on",
+			Restart: "restart the appliance: systemctl restart firstlight, on the machine that has it",
+			Site:    "in /var/lib/firstlight/site of the machine that has the appliance",
 			Blank:   "firstlight uninstall, then firstlight install",
 		}
 	case Try:
 		return Carrier{
-			Restart: "firstlight try shell systemctl reboot",
+			Restart: "restart the appliance: firstlight try shell systemctl reboot",
+			Site:    "in the folder site of the rack",
 			Blank:   "firstlight try down --remove, then firstlight try",
 		}
 	}
 	return Carrier{
-		Restart: "systemctl reboot",
+		Restart: "restart this machine: systemctl reboot",
+		Site:    "on the stick's SITE partition",
 		Blank:   "firstlight flash, with --forget onto this stick",
 	}
 }

@@ -12,10 +12,10 @@ import (
 // TestEachCarrierHasItsWords by what systemd was told; another container is taken for a stick.
 func TestEachCarrierHasItsWords(t *testing.T) {
 	for name, restart := range map[string]string{
-		"":                  "systemctl reboot",
-		"podman\n":          "systemctl reboot",
-		Installation + "\n": "systemctl restart firstlight, on the machine",
-		Try + "\n":          "firstlight try shell systemctl reboot",
+		"":                  "restart this machine: systemctl reboot",
+		"podman\n":          "restart this machine: systemctl reboot",
+		Installation + "\n": "restart the appliance: systemctl restart firstlight, on the machine",
+		Try + "\n":          "restart the appliance: firstlight try shell systemctl reboot",
 	} {
 		root := t.TempDir()
 		if name != "" {
@@ -26,5 +26,6 @@ func TestEachCarrierHasItsWords(t *testing.T) {
 		c := Read(root)
 		assert.Contains(t, c.Restart, restart, name)
 		assert.NotEmpty(t, c.Blank, name)
+		assert.NotEmpty(t, c.Site, name)
 	}
 }

@@ -168,7 +168,7 @@ disks. --check reads the copy to its end and writes nothing.
 				return err
 			}
 
-			fmt.Fprintf(cmd.OutOrStdout(), "unpacked: %s\nStart the appliance again, and it takes them over: %s\n",
+			fmt.Fprintf(cmd.OutOrStdout(), "unpacked: %s\nTo take them over, %s\n",
 				describeCopy(h), carrier.Read("").Restart)
 			return nil
 		},
