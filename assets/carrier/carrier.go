@@ -1,11 +1,13 @@
-// Package carrier says what carries an appliance: a stick, or a machine with a system. The appliance is the same on each;
-// the words for people that are not are values here.
+// Package carrier says what carries an appliance: a stick, a machine with a system, or a Kubernetes that is there. The
+// appliance is the same on each; the words for people that are not are values here.
 package carrier
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"firstlight.dev/firstlight/assets/guest"
 )
 
 // What systemd of the appliance is told of its container ($container of https://systemd.io/CONTAINER_INTERFACE), by what
@@ -27,6 +29,14 @@ type Carrier struct {
 
 // Read is the carrier of the system whose root is given; "" is this one's.
 func Read(root string) Carrier {
+	if os.Getenv(guest.Variable) != "" {
+		return Carrier{
+			Restart: "restart the pod: kubectl -n " + guest.Namespace + " rollout restart deploy/" + guest.Name,
+			Site:    "in the folder of firstlight guest manifests and apply that (kubectl apply -k)",
+			Blank:   "a stick, or firstlight install",
+		}
+	}
+
 	name, _ := os.ReadFile(filepath.Join("/", root, containerFile)) // where there is none it is a stick
 	switch strings.TrimSpace(string(name)) {
 	case Installation:

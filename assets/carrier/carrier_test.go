@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"firstlight.dev/firstlight/assets/guest"
 )
 
 // TestEachCarrierHasItsWords by what systemd was told; another container is taken for a stick.
@@ -28,4 +30,7 @@ func TestEachCarrierHasItsWords(t *testing.T) {
 		assert.NotEmpty(t, c.Blank, name)
 		assert.NotEmpty(t, c.Site, name)
 	}
+
+	t.Setenv(guest.Variable, "{}")
+	assert.Contains(t, Read(t.TempDir()).Restart, "kubectl -n firstlight rollout restart deploy/firstlight")
 }
