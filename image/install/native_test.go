@@ -37,7 +37,7 @@ var (
 func TestAnApplianceIsInstalled(t *testing.T) {
 	image, program := requireImage(t)
 	m := startMachine(t, image, program)
-	server := m.plugServer()
+	server := listServers(m.plugServers(1))
 	m.write("/mnt/site.yaml", fmt.Sprintf(siteText, "ens1", server))
 	order := []string{"install", "--image", "/mnt/firstlight.img", "--site", "/mnt/site.yaml"}
 
