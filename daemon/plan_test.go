@@ -118,7 +118,7 @@ func TestSummaryAndNext(t *testing.T) {
 		{"wrong site", status.Document{State: status.StateFailed, Stages: []status.Stage{failed}}, false,
 			"site-read: site.yaml:2: a", "Correct site.yaml on the stick's SITE partition, then restart this machine: systemctl reboot"},
 		{"ready, with a stage that follows", status.Document{State: status.StateReady, Stages: []status.Stage{ready, {Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking, Waiting: "applying"}}}, false,
-			"Ready; cluster-api-ready: applying", "Power on the servers on the provisioning network."},
+			"Ready. On its way: 1 of 2 stages; cluster-api-ready: applying", "Power on the servers on the provisioning network."},
 		{"broken, before what follows", status.Document{State: status.StateDegraded, Stages: []status.Stage{{Name: "links-up", State: status.StateDegraded, Waiting: "a link"}, {Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking}}}, false,
 			"links-up: a link", "Nothing to do: it comes up automatically."},
 		{"ready, with keys: the owner's network comes first", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, true,
