@@ -48,8 +48,8 @@ const (
 	killPort       = 8013
 )
 
-// killSettle is how long a stage lasts. A ramdisk lives for half of it.
-const killSettle = 4 * time.Second
+// killSettle is how long a stage lasts. A ramdisk lives for half of it, so that a busy machine has the other half.
+const killSettle = 12 * time.Second
 
 func killPrefix() netip.Prefix { return netip.MustParsePrefix("127.0.0.7/8") }
 
@@ -82,7 +82,7 @@ func TestTheDaemonIsKilledWhileTheAuthorityIsReplaced(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Minute)
 	for {
 		daemon := f.start(t, "daemon")
-		time.Sleep(time.Duration(rand.IntN(900)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(2000)) * time.Millisecond)
 		daemon.kill(t)
 		now, err := ca.Open(filepath.Join(f.Dir, "ca"), time.Now)
 		require.NoError(t, err)
@@ -272,7 +272,7 @@ func (r *killFixture) runDaemon(ctx context.Context) error {
 		Own:     func(context.Context) error { return r.ask(a.Current()) },
 		Changed: func() {},
 		Settle:  killSettle,
-		File:    "$DIR/etc/firstlight/ca.crt",
+		Root:    "$DIR",
 		Port:    r.Port,
 		Log:     slog.Default(),
 	}

@@ -39,7 +39,7 @@ type Rotation struct {
 	// kept in memory.
 	Settle time.Duration
 
-	File string // on nodes; "": the one that containerd is told of
+	Root string // put before paths on nodes, as the shell has it; "" on nodes
 	Port uint16 // 22 if zero
 	Log  *slog.Logger
 
@@ -51,8 +51,11 @@ type Rotation struct {
 
 const interval = 10 * time.Second // between two rounds
 
-// nodeFile is the authority on nodes: all that trusts it there reads it anew each time.
-const nodeFile = "/etc/firstlight/ca.crt"
+// Files of nodes.
+const (
+	nodeFile   = "/etc/firstlight/ca.crt"                          // containerd reads it at each pull
+	systemFile = "/usr/local/share/ca-certificates/firstlight.crt" // that an earlier version had everything trust
+)
 
 // Run works on a rotation that was begun, also before a power cut, until ctx ends.
 func (r *Rotation) Run(ctx context.Context) error {
@@ -152,12 +155,8 @@ func (r *Rotation) writeTrust(ctx context.Context, trusted []byte) ([]string, er
 		return nil, err
 	}
 
-	file := r.File
-	if file == "" {
-		file = nodeFile
-	}
 	shell := remote.Shell{Signer: signer, Port: r.Port}
-	script := fmt.Sprintf(trustScript, file, strings.TrimSpace(string(trusted)))
+	script := fmt.Sprintf(trustScript, r.Root+nodeFile, r.Root+systemFile, strings.TrimSpace(string(trusted)))
 	return remote.ChangeAll(ctx, nodes, func(ctx context.Context, n remote.Installed) error {
 		return n.Change(ctx, shell, script)
 	}), nil
@@ -216,6 +215,10 @@ func (r *Rotation) Note() string {
 // trustScript is for root's shell: a node that trusts the appliance trusts what is given, and no node begins to.
 const trustScript = `set -e
 file="%s"
+if test -e "%s"; then
+	echo "an earlier version installed it, and its trust is elsewhere; run the installer of its cluster" >&2
+	exit 1
+fi
 if test -f "$file"; then
 	new=$(mktemp "$file.XXXXXX")
 	cat >"$new" <<'END'

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -80,7 +81,7 @@ func (r *rack) start() *Rotation {
 		Told:    func(context.Context, []byte, []byte) ([]string, error) { return r.told, nil },
 		Own:     func(context.Context) error { return r.own },
 		Changed: func() {},
-		File:    "$DIR/" + trustFile,
+		Root:    "$DIR",
 		Port:    r.nodes[0].Port,
 		Log:     slog.New(slog.DiscardHandler),
 	}
@@ -149,6 +150,13 @@ func TestWhoIsNotThereYetIsWaitedFor(t *testing.T) {
 		"the appliance's own parts are not as they ought to be": {
 			func(r *rack) { r.own = errors.New("ironic-ready: Ironic to answer") }, func(r *rack) { r.own = nil },
 			"this appliance: ironic-ready: Ironic to answer", false,
+		},
+		"a node of an earlier version trusts by its system": {
+			func(r *rack) { r.nodes[1].Put("usr/local/share/ca-certificates/firstlight.crt", "x") },
+			func(r *rack) {
+				require.NoError(r.t, os.Remove(filepath.Join(r.nodes[1].Dir, "usr/local/share/ca-certificates/firstlight.crt")))
+			},
+			"node2: its shell says: an earlier version installed it", false,
 		},
 		"the disk of a node is full": {
 			func(r *rack) { r.nodes[0].PutProgram("mktemp", "echo no space left >&2; exit 1") },
