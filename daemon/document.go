@@ -48,6 +48,9 @@ func (d *Daemon) Document() status.Document {
 	if note := d.loginKey.Note(); note != "" {
 		doc.Notes = append(doc.Notes, note)
 	}
+	if note := d.authority.Note(); note != "" {
+		doc.Notes = append(doc.Notes, note)
+	}
 	if note := d.updater.Note(); note != "" {
 		doc.Notes = append(doc.Notes, note)
 	}

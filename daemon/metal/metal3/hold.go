@@ -128,7 +128,7 @@ func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found 
 	if n.Applied && !named && (d.Reason == ReasonDiskNotEmpty || d.Reason == ReasonInstalled) {
 		d.Sentence += fmt.Sprintf("; this host is not in site.yaml: give that value of overwrite to its annotation %s",
 			Overwrite)
-		if rec.Installed && isMachines(have) {
+		if rec.Installed && IsMachines(have) {
 			d.Sentence += ", or " + Released + " for all that machines leave on it"
 		}
 	}
