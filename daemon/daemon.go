@@ -268,8 +268,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Erase:    d.metal.Erase,
 			Replace:  d.metal.Replace,
 
-			Kubeconfig:  d.findKubeconfig,
-			CancelErase: d.metal.CancelErase,
+			BMCCertificate: d.metal.BMCCertificate,
+			Kubeconfig:     d.findKubeconfig,
+			CancelErase:    d.metal.CancelErase,
 
 			AttachConsole: d.attachConsole,
 			TypeAtConsole: d.consoles.Type,
