@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -278,4 +279,20 @@ func TestAnErasureThatFailedIsOfOneServer(t *testing.T) {
 		})
 		assert.Equal(t, failed, r.Rule == "erase-failed", "%s: %s", uid, r.Rule)
 	}
+}
+
+// TestTheTestsPageHasEveryWayToGetStuck: docs/tests.md says of each situation that needs a person what provokes it.
+func TestTheTestsPageHasEveryWayToGetStuck(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/tests.md")
+	require.NoError(t, err)
+	all := cases()
+	stuck := 0
+	for _, r := range rules {
+		if Explain(all[r.name]).Next == "" {
+			continue
+		}
+		stuck++
+		assert.True(t, strings.Contains(string(page), "`"+r.name+"`"), "docs/tests.md does not say what provokes %s", r.name)
+	}
+	assert.Greater(t, stuck, 40, "the situations were not read")
 }
