@@ -25,9 +25,16 @@ type BMC interface {
 	ChangePassword(ctx context.Context, b site.BMC, next site.Secret) bmc.Answer
 }
 
+// Accounts is what DATA has of accounts; vault.BMCAccounts keeps it.
+type Accounts interface {
+	Lookup(bmc, username string) (vault.BMCAccount, bool, error)
+	Save(vault.BMCAccount) error
+	IsEmpty() bool
+}
+
 // Rotation replaces passwords when somebody has asked for it.
 type Rotation struct {
-	Accounts *vault.BMCAccounts
+	Accounts Accounts
 	BMC      BMC
 	Named    func() *site.Site // nodes with the passwords that site.yaml, or whoever found them, says
 

@@ -1,14 +1,8 @@
 package bmcpassword
 
 import (
-	"bytes"
-	"context"
-	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,157 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/site"
-	"firstlight.dev/firstlight/daemon/appliance/vault"
-	"firstlight.dev/firstlight/daemon/metal/bmctrust"
-	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/image/lab/simulator"
 )
-
-const usual = "secret-of-bmc"
-
-// rack is a site whose BMCs are the simulator's, and the Secrets that Ironic is given.
-type rack struct {
-	t       *testing.T
-	dir     string // DATA
-	servers []*simulator.Server
-	log     bytes.Buffer
-
-	mu      sync.Mutex
-	site    site.Site
-	secrets map[string]string // by node
-	busy    map[string]string // by node
-	now     time.Time
-	cutAt   int // the event at which the power fails; 0: it does not
-	events  int
-}
-
-func newRack(t *testing.T, n int) *rack {
-	f, err := simulator.Start(simulator.Config{Hosts: n})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, f.Close()) })
-	r := &rack{t: t, dir: t.TempDir(), servers: f.Hosts(), secrets: map[string]string{}, busy: map[string]string{}, now: time.Now()}
-	for _, s := range r.servers {
-		r.site.Nodes = append(r.site.Nodes, site.Node{Name: site.Name(s.Name), BMC: &site.BMC{
-			Address:           site.BMCAddress(s.BMC()),
-			Username:          "admin",
-			Password:          site.NewSecret(usual),
-			VerifyCertificate: site.CheckPin,
-		}})
-	}
-	r.handOver(r.start())
-	return r
-}
-
-// event is a moment at which the power may fail: what the daemon did is on DATA, and it does no more.
-func (r *rack) event() {
-	r.mu.Lock()
-	r.events++
-	isCut := r.events == r.cutAt
-	r.mu.Unlock()
-	if isCut {
-		runtime.Goexit()
-	}
-}
-
-// asked is the BMCs, with the moments before and after each conversation.
-type asked struct {
-	*rack
-	bmc.Client
-}
-
-func (a asked) Login(ctx context.Context, b site.BMC) bmc.Answer {
-	a.event()
-	defer a.event()
-	return a.Client.Login(ctx, b)
-}
-
-func (a asked) ChangePassword(ctx context.Context, b site.BMC, next site.Secret) bmc.Answer {
-	a.event()
-	defer a.event()
-	return a.Client.ChangePassword(ctx, b, next)
-}
-
-// start is the daemon, which knows nothing but what is on DATA.
-func (r *rack) start() *Rotation {
-	log := slog.New(slog.NewTextHandler(&r.log, nil))
-	return &Rotation{
-		Accounts: &vault.BMCAccounts{Dir: filepath.Join(r.dir, "bmc")},
-		BMC:      asked{r, bmc.Client{Pins: &bmctrust.Pins{Dir: filepath.Join(r.dir, "pins"), Log: slog.New(slog.DiscardHandler)}}},
-		Named:    func() *site.Site { return &r.site },
-		Busy:     func(node string) string { return r.busy[node] },
-		Given: func(_ context.Context, node string) (string, bool, error) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			password, found := r.secrets[node]
-			return password, found, nil
-		},
-		Changed: func() { r.event() },
-		Now:     func() time.Time { return r.now },
-		Log:     log,
-	}
-}
-
-// handOver makes the Secrets of all nodes.
-func (r *rack) handOver(rotation *Rotation) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, n := range rotation.Site(&r.site).Nodes {
-		r.secrets[string(n.Name)] = n.BMC.Password.Reveal()
-	}
-}
-
-// round is one of the rotation, and of the hand-over.
-func (r *rack) round(rotation *Rotation) {
-	rotation.Round(r.t.Context())
-	r.handOver(rotation)
-}
-
-// finish works until nothing is to be done, for a few hours at most, and checks that all have the same password.
-func (r *rack) finish(rotation *Rotation) {
-	r.t.Helper()
-	for range 12 {
-		r.round(rotation)
-		r.now = r.now.Add(20 * time.Minute)
-	}
-	assert.Empty(r.t, rotation.Notes())
-	for i, s := range r.servers {
-		password := s.Password()
-		assert.NotEqual(r.t, usual, password, s.Name)
-		assert.Equal(r.t, password, r.secrets[s.Name], s.Name)
-		kept := r.kept(i)
-		assert.Equal(r.t, password, kept.Present, s.Name)
-		assert.Empty(r.t, kept.Next+kept.Former+kept.Refusal, s.Name)
-		assert.Empty(r.t, kept.Tries, s.Name)
-	}
-	r.checkSecrecy()
-}
-
-func (r *rack) kept(i int) vault.BMCAccount {
-	r.t.Helper()
-	a := listAccounts(r.site.Nodes[i : i+1])[0]
-	kept, ok, err := r.start().Accounts.Lookup(a.host, a.bmc.Username)
-	require.NoError(r.t, err)
-	require.True(r.t, ok)
-	return kept
-}
-
-// checkSecrecy: no password is in the log, and what is on DATA is root's alone.
-func (r *rack) checkSecrecy() {
-	for _, s := range r.servers {
-		assert.NotContains(r.t, r.log.String(), s.Password())
-	}
-	assert.NotContains(r.t, r.log.String(), usual)
-	files, err := filepath.Glob(filepath.Join(r.dir, "bmc", "*"))
-	require.NoError(r.t, err)
-	for _, file := range files {
-		info, err := os.Stat(file)
-		require.NoError(r.t, err)
-		assert.Equal(r.t, os.FileMode(0o600), info.Mode().Perm())
-		text, err := os.ReadFile(file)
-		require.NoError(r.t, err)
-		assert.NotContains(r.t, string(text), usual, "what the site says is on DATA as a digest alone")
-	}
-}
 
 func TestThePasswordsOfAllBMCsAreReplaced(t *testing.T) {
 	r := newRack(t, 3)
@@ -192,27 +37,6 @@ func TestThePasswordsOfAllBMCsAreReplaced(t *testing.T) {
 	r.finish(rotation)
 	assert.NotEqual(t, before, r.servers[0].Password())
 	assert.Equal(t, 1, r.servers[1].Counters().BMCPasswords, "nobody asked for that one")
-}
-
-// TestThePowerFailsWhileABMCGetsItsPassword at each moment before and after a BMC is asked, and the Secret is made.
-func TestThePowerFailsWhileABMCGetsItsPassword(t *testing.T) {
-	cuts := 0
-	for isCut := true; isCut; cuts++ {
-		t.Run(fmt.Sprint(cuts+1), func(t *testing.T) {
-			r := newRack(t, 1)
-			_, err := r.start().Begin(nil)
-			require.NoError(t, err)
-			r.cutAt = cuts + 1
-			before := r.start()
-			for range 3 {
-				r.round(before)
-			}
-			isCut = r.events >= r.cutAt
-			r.finish(r.start())
-			assert.LessOrEqual(t, r.servers[0].Counters().BMCRefused, triesPerWindow)
-		})
-	}
-	assert.Greater(t, cuts, 5, "before and after each of two conversations, and the Secret")
 }
 
 // TestTheAnswerOfABMCIsLost: it has the next password, and nobody knows.

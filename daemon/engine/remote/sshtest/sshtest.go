@@ -54,8 +54,8 @@ func AuthorizedKey(s ssh.Signer) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.PublicKey())))
 }
 
-// Node is the machine. Root logs in with the keys of root/.ssh/authorized_keys, the user
-// ubuntu with the text of shadow as password. Its commands find usermod, getent and sudo of
+// Node is the machine. Root logs in with the keys of root/.ssh/authorized_keys, another user with those of
+// home/USER/.ssh/authorized_keys, and the user ubuntu with the text of shadow as password. Its commands find usermod, getent and sudo of
 // their own, and whatever is put into bin, with the directory as $DIR.
 type Node struct {
 	T      testing.TB
@@ -71,13 +71,18 @@ func New(t testing.TB) *Node { return NewAt(t, "127.0.0.1:0") }
 
 // NewAt starts a node at an address.
 func NewAt(t testing.TB, address string) *Node {
-	n := &Node{T: t, Dir: t.TempDir(), signer: NewKey(t)}
+	l, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	return NewOn(t, l, NewKey(t))
+}
+
+// NewOn starts a node with a host key, which answers on l.
+func NewOn(t testing.TB, l net.Listener, hostKey ssh.Signer) *Node {
+	n := &Node{T: t, Dir: t.TempDir(), signer: hostKey}
 	n.Put("shadow", "ubuntu")
 	n.PutProgram("getent", `echo root:x:0:0:root:$DIR/root:/bin/sh`)
 	n.PutProgram("usermod", `[ "$1 $2 $3" = "-p * ubuntu" ] && echo '*' >$DIR/shadow`)
 	n.PutProgram("sudo", `read -r p; [ -f $DIR/nosudo ] && { echo "sudo: not allowed" >&2; exit 1; }; [ "$1 $2 $3" = "-S -p " ] && shift 3; exec "$@"`)
-	l, err := net.Listen("tcp", address)
-	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	bound := l.Addr().(*net.TCPAddr)
 	n.Addr, n.Port = bound.IP.String(), uint16(bound.Port)
@@ -174,9 +179,12 @@ func (n *Node) serve(c net.Conn) {
 			return nil, errRefused
 		},
 		PublicKeyCallback: func(m ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
-			if m.User() == "root" && strings.Contains(
-				n.Get("root/.ssh/authorized_keys"), strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k))),
-			) {
+			home := "home/" + m.User()
+			if m.User() == "root" {
+				home = "root"
+			}
+			key := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k)))
+			if strings.Contains(n.Get(home+"/.ssh/authorized_keys"), key) {
 				return nil, nil
 			}
 			return nil, errRefused

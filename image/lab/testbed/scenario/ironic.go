@@ -11,18 +11,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/httpbasic"
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 )
 
 // Node is what Ironic thinks of a host.
 type Node struct {
-	UUID  string `json:"uuid"`
-	Name  string `json:"name"` // metal3~NAME, as the operator names it
-	State string `json:"provision_state"`
-	Power string `json:"power_state"`
-	Error string `json:"last_error"`
-	Agent struct {
+	UUID   string `json:"uuid"`
+	Name   string `json:"name"` // metal3~NAME, as the operator names it
+	State  string `json:"provision_state"`
+	Power  string `json:"power_state"`
+	Target string `json:"target_power_state"` // "": nobody waits for another one
+	Error  string `json:"last_error"`
+	Agent  struct {
 		URL string `json:"agent_url"` // where the agent of this boot listens; "": it has not called
 	} `json:"driver_internal_info"`
 }
@@ -47,11 +49,11 @@ func (d *Scenario) IronicPassword() (string, error) {
 	return password, nil
 }
 
-// NodesBy asks as Nodes does, with a password.
-func (d *Scenario) NodesBy(ctx context.Context, password string) (map[string]Node, error) {
+// ironicClient speaks to Ironic with a password and the appliance's own root.
+func (d *Scenario) ironicClient(password string) (*gophercloud.ServiceClient, error) {
 	root, err := os.ReadFile(d.Sandbox.DataPath("/var/lib/firstlight/ca/ca.crt"))
 	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
+		return nil, err
 	}
 
 	pool := x509.NewCertPool()
@@ -62,7 +64,7 @@ func (d *Scenario) NodesBy(ctx context.Context, password string) (map[string]Nod
 		IronicUserPassword: password,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
+		return nil, err
 	}
 
 	c.Microversion = "1.81"
@@ -72,7 +74,38 @@ func (d *Scenario) NodesBy(ctx context.Context, password string) (map[string]Nod
 		TLSClientConfig:   &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 	}}
 
-	fields := []string{"uuid", "name", "provision_state", "power_state", "last_error", "driver_internal_info"}
+	return c, nil
+}
+
+// AskPower has Ironic ask the BMC of a node that is on for its power: told to switch it on, it finds out from the BMC
+// that it is on, and orders nothing (ironic/conductor/utils.py, node_power_action). What came of it is in Nodes.
+func (d *Scenario) AskPower(ctx context.Context, uuid string) error {
+	password, err := d.IronicPassword()
+	if err != nil {
+		return err
+	}
+	c, err := d.ironicClient(password)
+	if err != nil {
+		return fmt.Errorf("ask for the power of node %s: %w", uuid, err)
+	}
+
+	on := nodes.PowerStateOpts{Target: nodes.PowerOn}
+	if err := nodes.ChangePowerState(ctx, c, uuid, on).ExtractErr(); err != nil {
+		return fmt.Errorf("ask for the power of node %s: %w", uuid, err)
+	}
+	return nil
+}
+
+// NodesBy asks as Nodes does, with a password.
+func (d *Scenario) NodesBy(ctx context.Context, password string) (map[string]Node, error) {
+	c, err := d.ironicClient(password)
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+
+	fields := []string{
+		"uuid", "name", "provision_state", "power_state", "target_power_state", "last_error", "driver_internal_info",
+	}
 	page, err := nodes.List(c, nodes.ListOpts{Fields: fields}).AllPages(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)

@@ -37,7 +37,7 @@ func (b buttons) SwitchOff() error {
 func (b buttons) ShutDown() error { return b.SwitchOff() }
 
 // startIPMI gives a simulated server a BMC that speaks IPMI, at an address of the appliance's network.
-func startIPMI(t *testing.T, ctx context.Context, d *scenario.Scenario, h *simulator.Server, address string) {
+func startIPMI(t *testing.T, ctx context.Context, d *scenario.Scenario, h *simulator.Server, address string) *bmc.BMC {
 	t.Helper()
 	run(t, ctx, d, "ip", "address", "replace", address+"/32", "dev", "lo")
 	var front net.PacketConn
@@ -54,6 +54,7 @@ func startIPMI(t *testing.T, ctx context.Context, d *scenario.Scenario, h *simul
 	}, buttons{h})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, b.Close()) })
+	return b
 }
 
 // TestServersWithoutAMAC takes the document by its letter: an address of a BMC is all that is known of a server. One

@@ -102,8 +102,14 @@ func readWord(t *testing.T, ctx context.Context, d *scenario.Scenario, args ...s
 // provision brings n hosts into service.
 func provision(t *testing.T, ctx context.Context, d *scenario.Scenario, n int) {
 	t.Helper()
+	provisionSite(t, ctx, d, n, d.Servers.SiteDocument("eth0", scenario.OS(scenario.ImageA, scenario.ImageSum(scenario.ImageA))))
+}
+
+// provisionSite is provision with a site document.
+func provisionSite(t *testing.T, ctx context.Context, d *scenario.Scenario, n int, site string) {
+	t.Helper()
 	began := time.Now()
-	require.NoError(t, d.Begin(ctx, d.Servers.SiteDocument("eth0", scenario.OS(scenario.ImageA, scenario.ImageSum(scenario.ImageA)))))
+	require.NoError(t, d.Begin(ctx, site))
 	_, err := d.Sandbox.AwaitStage(ctx, "site-handed-over", t.Output())
 	require.NoError(t, err)
 	t.Logf("site handed over after %.0f s", time.Since(began).Seconds())
