@@ -5,7 +5,7 @@ import "slices"
 // Attention is what of an appliance needs a person. Where it is shown, it comes before anything else.
 type Attention struct {
 	Nodes      []string // that say what a person can do
-	Clusters   []string // that failed or are refused
+	Clusters   []string // that failed or are refused, or whose update did or is
 	Components []string // that failed, are refused, or broke after they were ready
 	Launch     bool     // the launch failed
 	Uploads    []string // checks of the uploads that failed
@@ -26,7 +26,7 @@ func (d Document) Attention() (a Attention) {
 	}
 
 	for _, c := range d.Clusters {
-		if c.Error != "" {
+		if c.Error != "" || slices.ContainsFunc(c.Updates, NodeUpdate.IsStuck) {
 			a.Clusters = append(a.Clusters, c.Name)
 		}
 	}

@@ -45,6 +45,8 @@ func TestTheLevelIsThatOfWhatIsWorst(t *testing.T) {
 		{"a cluster failed, and another one is installed",
 			Document{Clusters: []Cluster{{State: ClusterFailed, Error: "x"}, installing}}, LevelBad},
 		{"a cluster is refused while it is changed", Document{Clusters: []Cluster{{State: "changing", Error: "x"}}}, LevelBad},
+		{"an update of a sound cluster failed", Document{Clusters: updated("failed")}, LevelBad},
+		{"an update of a sound cluster is refused", Document{Clusters: updated("refused")}, LevelBad},
 		{"a node needs a person while others are installed",
 			Document{Launch: Launch{State: LaunchRunning}, Nodes: []Node{{Next: "x"}, {}}}, LevelBad},
 		{"a component failed, and one waits",
