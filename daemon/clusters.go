@@ -57,6 +57,7 @@ type clusters struct {
 
 	mu     sync.Mutex
 	all    []status.Cluster
+	isRead bool
 	owners bpa.Owners
 
 	components []status.Component
@@ -171,6 +172,7 @@ func (c *clusters) watch(ctx context.Context, up func() bool) error {
 		}
 
 		c.mu.Lock()
+		c.isRead = true
 		c.all, c.owners, c.components = all, bpa.OwnersOf(provisionings), components
 		c.mu.Unlock()
 		select {
@@ -189,6 +191,13 @@ func (c *clusters) grantHosts(ctx context.Context, api client.Client, hosts []me
 		return err
 	}
 	return set.Apply(ctx, api)
+}
+
+// known are the clusters as Clusters has them; false: they were not read since the daemon started.
+func (c *clusters) known() ([]status.Cluster, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.all), c.isRead
 }
 
 // Clusters is how they stood when last asked; never nil.

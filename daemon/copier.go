@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"filippo.io/age"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
+	"firstlight.dev/firstlight/assets/carrier"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
@@ -134,7 +136,7 @@ func (c *Copier) Made(to string) error {
 	return c.place.Save(away.Record{Made: time.Now().UTC(), To: to})
 }
 
-// Unpack writes a copy next to this stick's state. A stick without a document gets that of the copy.
+// Unpack writes a copy next to this appliance's state. One without a document gets that of the copy.
 func (c *Copier) Unpack(r io.Reader, keys []age.Identity) (away.Header, error) {
 	text, s, err := c.site()
 	if err != nil {
@@ -147,8 +149,35 @@ func (c *Copier) Unpack(r io.Reader, keys []age.Identity) (away.Header, error) {
 	}
 
 	return c.place.Unpack(r, keys, name, func(document []byte) error {
+		if text != nil {
+			return checkAddress(s, document)
+		}
 		return storage.ReplaceSite(stick.SiteDir, host.SiteName, document, func() error { return nil })
 	})
+}
+
+// checkAddress refuses a copy whose appliance had another address on the provisioning network than this one: servers in
+// service have their leases there, and fetch images, packages and time at it. document is the copy's; one that this
+// version does not take says nothing.
+func checkAddress(own *site.Site, document []byte) error {
+	its, _, problems := site.Accept(host.SiteName, document)
+	if problems.Err() != nil {
+		return nil
+	}
+
+	had, has := addressOf(its), addressOf(own)
+	if had == has {
+		return nil
+	}
+	return &away.Refusal{Reason: away.ErrForeign, Text: fmt.Sprintf("the appliance that it is of has %s on the provisioning "+
+		"network, where servers in service find it, and this one has %s; give it that address in site.yaml first: "+
+		"networks.provisioning", had, has)}
+}
+
+// addressOf is the address of a site's appliance on the provisioning network.
+func addressOf(s *site.Site) netip.Prefix {
+	p := s.WithDefaults().Networks.Provisioning
+	return netip.PrefixFrom(p.Address, p.CIDR.Bits())
 }
 
 // awayCopies makes copies by the site's schedule.
@@ -254,7 +283,7 @@ func (c *Copier) notes(a *site.AwayCopy) (all []string) {
 		all = append(all, note)
 	}
 	if c.place.State() != away.None {
-		all = append(all, "An away copy is unpacked; start this machine again, and it takes the rack over: systemctl reboot")
+		all = append(all, "An away copy is unpacked; to take the rack over, "+carrier.Read(c.place.Root).Restart)
 	}
 	return all
 }

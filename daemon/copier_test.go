@@ -120,3 +120,43 @@ func TestACopyIsMadeWhileSITEIsNotMounted(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "rack", h.Site)
 }
+
+// TestAnotherAddressOnProvisioningIsRefused: servers in service would not find the appliance. The one that is meant may be
+// said or left out, and documents may differ in all else.
+func TestAnotherAddressOnProvisioningIsRefused(t *testing.T) {
+	key, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	newCopier := func(document string) *Copier {
+		c := &Copier{place: away.Place{Root: t.TempDir()}}
+		for name, content := range map[string]string{
+			filepath.Join(stick.SiteDir, host.SiteName): document,
+			stick.DataDir + "/" + stick.MachineIDName:   "0123456789abcdef0123456789abcdef\n",
+			stick.DataDir + "/ca/ca.key":                "authority",
+		} {
+			require.NoError(t, os.MkdirAll(filepath.Dir(c.path(name)), 0o700))
+			require.NoError(t, os.WriteFile(c.path(name), []byte(content), 0o600))
+		}
+		return c
+	}
+	var sealed bytes.Buffer
+	old := newCopier("name: rack\nnetworks: {provisioning: {interface: eth0}}\n")
+	require.NoError(t, old.Write(&sealed, []age.Recipient{key.Recipient()}))
+
+	for networks, refusal := range map[string]string{
+		"{provisioning: {interface: ens1, cidr: 172.22.0.0/24, address: 172.22.0.1}}": "",
+		"{provisioning: {interface: ens1, cidr: 172.22.0.0/24, address: 172.22.0.2}}": "has 172.22.0.1/24 on the provisioning " +
+			"network, where servers in service find it, and this one has 172.22.0.2/24; give it that address in site.yaml first",
+		"{provisioning: {cidr: 172.30.0.0/24}}": "and this one has 172.30.0.1/24",
+	} {
+		blank := newCopier("name: rack\nnetworks: " + networks + "\n")
+		_, err = blank.Unpack(bytes.NewReader(sealed.Bytes()), []age.Identity{key})
+		if refusal == "" {
+			require.NoError(t, err)
+			assert.Contains(t, blank.notes(nil)[0], "to take the rack over, restart this machine: systemctl reboot")
+			continue
+		}
+		require.ErrorIs(t, err, away.ErrForeign)
+		assert.ErrorContains(t, err, refusal)
+		assert.Empty(t, blank.notes(nil), "something is left")
+	}
+}

@@ -32,6 +32,7 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/apply"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/daemon/metal/authority"
 	"firstlight.dev/firstlight/daemon/metal/bmcpassword"
 	"firstlight.dev/firstlight/daemon/metal/discovery"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
@@ -77,6 +78,7 @@ type Daemon struct {
 	history     *metrics.History
 	loginKey    *loginkey.Rotation
 	passwords   *bmcpassword.Rotation // of BMCs
+	authority   *authority.Rotation
 	runner      *bringup.Runner
 	journal     *bringup.Journal
 	started     time.Time
@@ -159,6 +161,7 @@ func newDaemon(log *slog.Logger, cluster *joined.Cluster, placement *guest.Place
 		Changed:    d.notifyChange,
 		Unanswered: apply.IsUnanswered,
 	}
+	d.authority = d.newAuthorityRotation(secrets)
 	return d
 }
 
@@ -265,8 +268,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 			Erase:    d.metal.Erase,
 			Replace:  d.metal.Replace,
 
-			Kubeconfig:  d.findKubeconfig,
-			CancelErase: d.metal.CancelErase,
+			BMCCertificate: d.metal.BMCCertificate,
+			Kubeconfig:     d.findKubeconfig,
+			CancelErase:    d.metal.CancelErase,
 
 			AttachConsole: d.attachConsole,
 			TypeAtConsole: d.consoles.Type,
@@ -327,6 +331,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}},
 		{"log-in to nodes", d.loginKey.Run},
 		{"passwords of BMCs", d.passwords.Run},
+		{"authority", d.runAuthority},
 		{"consoles", d.consoles.Run},
 		{"page", func(ctx context.Context) error { return d.page.Serve(ctx, d.stageReady("clock-set")) }},
 		{"metrics", func(ctx context.Context) error {

@@ -6,16 +6,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"firstlight.dev/firstlight/assets/carrier"
 	"firstlight.dev/firstlight/assets/status"
 )
 
 func TestTheScreenSaysWhereToLogIn(t *testing.T) {
 	d := status.Document{State: status.StateReady, Launch: status.Launch{State: status.LaunchNothing}}
-	assert.NotContains(t, nextAction(d, true), "Log in")
+	assert.NotContains(t, nextAction(d, carrier.Carrier{}, true), "Log in")
 	d.Addresses = []status.Address{{Role: "provisioning", Addresses: []string{"172.22.0.1/24"}}, {Role: "baremetal"}}
-	assert.Equal(t, "Log in: ssh root@172.22.0.1", nextAction(d, true), "there is no page on provisioning")
+	assert.Equal(t, "Log in: ssh root@172.22.0.1", nextAction(d, carrier.Carrier{}, true), "there is no page on provisioning")
 	d.Addresses[1].Addresses, d.Page = []string{"10.10.110.20/24"}, "https://10.10.110.20/"
-	assert.Equal(t, "Log in: ssh root@10.10.110.20; page: https://10.10.110.20/", nextAction(d, true))
+	assert.Equal(t, "Log in: ssh root@10.10.110.20; page: https://10.10.110.20/", nextAction(d, carrier.Carrier{}, true))
 }
 
 func TestRestartsAreSparseOnlyForWhatDoesNotComeUp(t *testing.T) {

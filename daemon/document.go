@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"firstlight.dev/firstlight/assets/carrier"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/console"
 	"firstlight.dev/firstlight/daemon/appliance/devpush"
@@ -47,6 +48,9 @@ func (d *Daemon) Document() status.Document {
 	if note := d.loginKey.Note(); note != "" {
 		doc.Notes = append(doc.Notes, note)
 	}
+	if note := d.authority.Note(); note != "" {
+		doc.Notes = append(doc.Notes, note)
+	}
 	if note := d.updater.Note(); note != "" {
 		doc.Notes = append(doc.Notes, note)
 	}
@@ -60,7 +64,7 @@ func (d *Daemon) Document() status.Document {
 	if urls := d.page.URLs(); len(urls) > 0 {
 		doc.Page = urls[0]
 	}
-	doc.Summary, doc.Next = summary(doc), nextAction(doc, len(d.host.Site().Access.SSHKeys) > 0)
+	doc.Summary, doc.Next = summary(doc), nextAction(doc, carrier.Read(d.host.Root), len(d.host.Site().Access.SSHKeys) > 0)
 	return doc
 }
 
@@ -102,15 +106,15 @@ func stageText(s status.Stage) string {
 }
 
 // nextAction is what a person can do now.
-func nextAction(d status.Document, hasKeys bool) string {
+func nextAction(d status.Document, on carrier.Carrier, hasKeys bool) string {
 	switch d.State {
 	case status.StateFailed:
 		for _, s := range d.Stages {
 			if s.State == status.StateFailed && s.Name == "site-read" {
-				return "Correct site.yaml on the stick's SITE partition, then restart this machine."
+				return "Correct site.yaml " + on.Site + ", then " + on.Restart
 			}
 		}
-		return "Fix what is named above, then restart this machine."
+		return "Fix what is named above, then " + on.Restart
 	case status.StateReady:
 		login := ""
 		if hasKeys {

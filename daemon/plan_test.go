@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/assets/carrier"
 	"firstlight.dev/firstlight/assets/status"
 )
 
@@ -115,9 +116,9 @@ func TestSummaryAndNext(t *testing.T) {
 		{"what it does comes before what went wrong", status.Document{State: status.StateWorking, Stages: []status.Stage{ready, {Name: "images-present", State: status.StateWorking, Waiting: "importing", Error: "no space"}}}, false,
 			"images-present: importing", "Nothing to do: it comes up automatically."},
 		{"wrong site", status.Document{State: status.StateFailed, Stages: []status.Stage{failed}}, false,
-			"site-read: site.yaml:2: a", "Correct site.yaml on the stick's SITE partition, then restart this machine."},
+			"site-read: site.yaml:2: a", "Correct site.yaml on the stick's SITE partition, then restart this machine: systemctl reboot"},
 		{"ready, with a stage that follows", status.Document{State: status.StateReady, Stages: []status.Stage{ready, {Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking, Waiting: "applying"}}}, false,
-			"Ready; cluster-api-ready: applying", "Power on the servers on the provisioning network."},
+			"Ready. On its way: 1 of 2 stages; cluster-api-ready: applying", "Power on the servers on the provisioning network."},
 		{"broken, before what follows", status.Document{State: status.StateDegraded, Stages: []status.Stage{{Name: "links-up", State: status.StateDegraded, Waiting: "a link"}, {Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking}}}, false,
 			"links-up: a link", "Nothing to do: it comes up automatically."},
 		{"ready, with keys: the owner's network comes first", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, true,
@@ -138,7 +139,7 @@ func TestSummaryAndNext(t *testing.T) {
 				c.d.Page = "https://10.0.0.7/"
 			}
 			assert.Equal(t, c.summary, summary(c.d))
-			assert.Equal(t, c.next, nextAction(c.d, c.hasKeys))
+			assert.Equal(t, c.next, nextAction(c.d, carrier.Read(t.TempDir()), c.hasKeys))
 		})
 	}
 }

@@ -1,21 +1,32 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/clusters/clusterapi/nodesetup"
+	"firstlight.dev/firstlight/daemon/engine/remote"
+	"firstlight.dev/firstlight/daemon/engine/rerun"
+	"firstlight.dev/firstlight/daemon/metal/authority"
 	"firstlight.dev/firstlight/daemon/metal/bmcpassword"
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/loginkey"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
+	"firstlight.dev/firstlight/daemon/uploads/serving"
 )
 
 // settle is longer than a round of the registration takes, in which a host may be given its image with the log-in that
@@ -47,6 +58,112 @@ func (d *Daemon) newPasswordRotation() *bmcpassword.Rotation {
 	}
 }
 
+// authoritySettle is longer than a ramdisk takes to load, to boot and to end its inspection, and than a certificate is
+// kept in memory.
+const authoritySettle = 20 * time.Minute
+
+// authorityStages are those whose objects say whom to trust, or have certificates.
+func authorityStages() []string {
+	return []string{"supplies-served", "metal3-ready", "hosts-guarded", "ironic-ready", serving.StageName, "cluster-api-ready"}
+}
+
+// newAuthorityRotation wires what replaces the authority.
+func (d *Daemon) newAuthorityRotation(secrets *vault.Vault) *authority.Rotation {
+	return &authority.Rotation{
+		Authority:  secrets.Authority,
+		Names:      secrets.Names,
+		Installing: d.listInstalling,
+		Nodes:      d.trustingNodes,
+		LogIn:      secrets.Keys.AccessSigner,
+		Told: func(ctx context.Context, trusted, next []byte) ([]string, error) {
+			c, err := d.metal.Client()
+			if err != nil {
+				return nil, err
+			}
+			setup := client.ObjectKey{Namespace: metal3.Namespace, Name: nodesetup.SecretName}
+			return authority.Machines(ctx, c, setup, trusted, next)
+		},
+		Own:     d.checkAuthority,
+		Changed: d.runner.Recheck,
+		Settle:  authoritySettle,
+		Log:     d.log.With("part", "authority"),
+	}
+}
+
+// runAuthority works on a rotation of the authority, from the moment that there may be one.
+func (d *Daemon) runAuthority(ctx context.Context) error {
+	if !rerun.Await(ctx, d.stageReady(authorityMinted)) {
+		return nil
+	}
+	return d.authority.Run(ctx)
+}
+
+// authorityMinted is the stage after which the authority is minted: before, there is no DATA, no name and no time for it.
+const authorityMinted = "clock-set"
+
+// checkAuthority is nil if the appliance's own parts are as its authority says: what is asked is the world.
+func (d *Daemon) checkAuthority(ctx context.Context) error {
+	for _, s := range d.runner.Plan {
+		if !slices.Contains(authorityStages(), s.Name) {
+			continue
+		}
+		if err := s.Done(ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	return d.mirror.CheckCertificate(ctx)
+}
+
+// listInstalling are the hosts that boot a ramdisk, and the clusters that are being installed or changed: they have what
+// was to be trusted when that began.
+func (d *Daemon) listInstalling() (all []string, err error) {
+	hosts, current := d.metal.Hosts.List()
+	if !current {
+		return nil, errors.New("the hosts are being read")
+	}
+	for i := range hosts {
+		if what := metal3.DescribeRamdisk(&hosts[i]); what != "" {
+			all = append(all, fmt.Sprintf("%s: it %s", hosts[i].Name, what))
+		}
+	}
+
+	clusters, known := d.cluster.known()
+	if !known {
+		return nil, errors.New("the clusters are being read")
+	}
+	for _, c := range clusters {
+		if isBeingChanged(c) {
+			all = append(all, fmt.Sprintf("cluster %s: it is %s", c.Name, c.State))
+		}
+	}
+	return all, nil
+}
+
+// isBeingChanged reports whether an installer works on a cluster.
+func isBeingChanged(c status.Cluster) bool {
+	switch c.State {
+	case status.ClusterInstalling, status.ClusterDeleting, strings.ToLower(v1alpha1.PhaseChanging):
+		return c.Kind == status.KindProvisioning
+	}
+	return slices.ContainsFunc(c.Updates, func(u status.NodeUpdate) bool {
+		return u.State == strings.ToLower(v1alpha1.PhaseUpdating)
+	})
+}
+
+// trustingNodes are the nodes in service that the appliance logs in to. Machines of Cluster API are told otherwise.
+func (d *Daemon) trustingNodes() ([]remote.Installed, error) {
+	nodes, err := d.loginNodes()
+	if err != nil {
+		return nil, err
+	}
+	hosts, _ := d.metal.Hosts.List()
+	return slices.DeleteFunc(nodes, func(n remote.Installed) bool {
+		return slices.ContainsFunc(hosts, func(h metal3api.BareMetalHost) bool {
+			return h.Name == n.Name && metal3.IsMachines(&h)
+		})
+	}), nil
+}
+
 // rotate begins to replace a secret; nodes are those whose BMCs are meant, all if there are none.
 func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 	switch secret {
@@ -58,6 +175,8 @@ func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 			return "", fmt.Errorf("%w; firstlightd status says what it waits for", err)
 		}
 		return "The next log-in is brought to every node, then used, then the former one is taken from every node. firstlightd status names nodes that are waited for.", err
+	case "authority":
+		return d.rotateAuthority()
 	case "ironic":
 		if err := ironic.RotateCredentials(vault.SecretDir); err != nil {
 			return "", err
@@ -66,6 +185,26 @@ func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 		return "Ironic and its operator restart with another password. Servers notice nothing.", nil
 	}
 	return "", fmt.Errorf("nothing replaces %q on demand; firstlightd secrets says how each secret is replaced", secret)
+}
+
+// rotateAuthority begins to replace the authority.
+func (d *Daemon) rotateAuthority() (string, error) {
+	if !d.stageReady(authorityMinted)() {
+		return "", errors.New("the appliance is still starting; firstlightd status says how far it is")
+	}
+	a, err := d.metal.Vault.Authority()
+	if err != nil {
+		return "", err
+	}
+	err = a.BeginRotation()
+	if errors.Is(err, ca.ErrRotating) {
+		return "", fmt.Errorf("%w; firstlightd status says what it waits for", err)
+	}
+	return fmt.Sprintf("Everyone is brought to trust the next authority as well as the current one; when all do, the next one "+
+		"signs, and then the former one is trusted no more. That is %d minutes at least, and firstlightd status names whom "+
+		"it waits for. Ironic, its operator and the upload API restart meanwhile; servers notice nothing. Workstations that "+
+		"upload and browsers have the former one: bring them the next one (firstlightd uploader OWNER; docs/page.md). Make "+
+		"an away copy afterwards.", int(2*authoritySettle.Minutes())), err
 }
 
 // rotateBMCs begins to replace the passwords of BMCs.
@@ -84,7 +223,7 @@ func (d *Daemon) rotateBMCs(nodes []string) (string, error) {
 
 // loginNodes are the nodes that the appliance logs in to, and those that are being installed: these have the log-in that
 // was in use when their installation began.
-func (d *Daemon) loginNodes() ([]loginkey.Node, error) {
+func (d *Daemon) loginNodes() ([]remote.Installed, error) {
 	hosts, current := d.metal.Hosts.List()
 	if !current {
 		return nil, errors.New("the hosts are being read")
@@ -95,22 +234,22 @@ func (d *Daemon) loginNodes() ([]loginkey.Node, error) {
 		known[n.Name] = n
 	}
 
-	var all []loginkey.Node
+	var all []remote.Installed
 	for i := range hosts {
 		h := &hosts[i]
 		switch {
 		case metal3.InService(h):
 			all = append(all, d.loginNode(h.Name, known[h.Name].Address))
 		case h.Status.Provisioning.State == metal3api.StateProvisioning:
-			all = append(all, loginkey.Node{Name: h.Name, Busy: "it is being installed"})
+			all = append(all, remote.Installed{Name: h.Name, Busy: "it is being installed"})
 		}
 	}
 
 	return all, nil
 }
 
-func (d *Daemon) loginNode(name, address string) loginkey.Node {
-	n := loginkey.Node{Name: name}
+func (d *Daemon) loginNode(name, address string) remote.Installed {
+	n := remote.Installed{Name: name}
 	n.HostKey, _ = d.verifier.HostKeyOf(name)
 	if a, err := netip.ParseAddr(address); err == nil {
 		n.Addresses = []netip.Addr{a}

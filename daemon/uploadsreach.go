@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -23,6 +24,7 @@ type uploadsReach struct {
 	mu        sync.Mutex
 	transport *http.Transport
 	made      time.Time
+	trusted   []byte // what it was made with
 }
 
 // get returns where the API is, and by what.
@@ -30,14 +32,15 @@ func (u *uploadsReach) get() (*url.URL, http.RoundTripper, error) {
 	base := &url.URL{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", artifact.Port)}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.transport != nil && time.Since(u.made) < reachAge {
-		return base, u.transport, nil
-	}
-
 	authority, err := u.authority()
 	if err != nil {
 		return nil, nil, err
 	}
+	trusted := authority.PEM()
+	if u.transport != nil && time.Since(u.made) < reachAge && bytes.Equal(trusted, u.trusted) {
+		return base, u.transport, nil
+	}
+
 	pair, err := authority.Sign(ca.Names{Of: access.PageClient, Client: true})
 	if err != nil {
 		return nil, nil, err
@@ -47,7 +50,8 @@ func (u *uploadsReach) get() (*url.URL, http.RoundTripper, error) {
 		return nil, nil, fmt.Errorf("read the page's certificate: %w", err)
 	}
 
-	u.transport, u.made = &http.Transport{
+	u.trusted, u.made = trusted, time.Now()
+	u.transport = &http.Transport{
 		TLSClientConfig: &tls.Config{
 			MinVersion:   tls.VersionTLS12,
 			RootCAs:      authority.Pool(),
@@ -58,7 +62,7 @@ func (u *uploadsReach) get() (*url.URL, http.RoundTripper, error) {
 
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: uploadTimeout,
-	}, time.Now()
+	}
 	return base, u.transport, nil
 }
 

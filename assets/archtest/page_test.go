@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -175,30 +174,66 @@ func TestReferencesAreSeen(t *testing.T) {
 	}
 }
 
-// TestSecurityNamesTestsThatAreThere: each finding of docs/security.md names the tests that hold it closed.
-func TestSecurityNamesTestsThatAreThere(t *testing.T) {
-	_, table, _ := strings.Cut(readPage(t, "security.md"), "\n| finding |")
-	table, _, _ = strings.Cut(table, "\n\n")
-	named := map[string]bool{}
-	for _, m := range regexp.MustCompile("`([Tt]est[A-Z]\\w+)`").FindAllStringSubmatch(table, -1) {
-		named[m[1]] = false
+// TestPagesNameTestsThatAreThere: a page that says what a test shows names one that is there.
+func TestPagesNameTestsThatAreThere(t *testing.T) {
+	tests := declaredTests(t)
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	decisions, err := filepath.Glob("../../docs/decisions/*.md")
+	require.NoError(t, err)
+	for _, page := range append(append(pages, decisions...), "../../README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		named := namedTests(string(text))
+		for _, name := range named {
+			assert.True(t, tests[name], "%s names %s, which is no test", page, name)
+		}
+		if filepath.Base(page) == "security.md" {
+			assert.Greater(t, len(named), 50, "docs/security.md was not read")
+		}
 	}
-	require.Greater(t, len(named), 50, "the table was not read")
+}
 
-	declaration := regexp.MustCompile(`(?m)^func (?:\(\w+ \*?\w+\) )?([Tt]est[A-Z]\w+)\(`)
-	require.NoError(t, filepath.WalkDir("../..", func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(p, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(p)
-		for _, m := range declaration.FindAllStringSubmatch(string(text), -1) {
-			if _, ok := named[m[1]]; ok {
-				named[m[1]] = true
+// TestTheTableOfNetworksHasNoGap: each cell of network, firmware and way has its test, or says why there is none.
+func TestTheTableOfNetworksHasNoGap(t *testing.T) {
+	_, table, found := strings.Cut(readPage(t, "pxe.md"), "\n| the provisioning network |")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := strings.Split(strings.TrimSpace(table), "\n")
+	ways := strings.Count(rows[0], "|")
+	require.Greater(t, len(rows), 8, "the table was not read")
+	noReason := regexp.MustCompile(`not tried(?:$|[^:;,])`)
+	for _, row := range rows[2:] {
+		cells := strings.Split(strings.Trim(row, "| "), " | ")
+		require.Len(t, cells, ways+1, row)
+		for i, cell := range cells[1:] {
+			switch {
+			case cell == "the same":
+				assert.Positive(t, i, "%s: the same as what?", cells[0])
+			case len(namedTests(cell)) == 0:
+				assert.Greater(t, len(strings.Fields(cell)), 1, "%s: neither a test nor a reason: %q", cells[0], cell)
 			}
+			assert.NotRegexp(t, noReason, cell, cells[0])
 		}
-		return err
-	}))
-	for name, isThere := range named {
-		assert.True(t, isThere, "docs/security.md names %s, which is no test", name)
 	}
+}
+
+// namedTests are the tests that a text names.
+func namedTests(text string) (names []string) {
+	for _, m := range regexp.MustCompile("`((?:[Tt]est|Fuzz|Benchmark)[A-Z]\\w+)[`/]").FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// declaredTests are the tests of the tree, methods of a suite among them.
+func declaredTests(t *testing.T) map[string]bool {
+	declaration := regexp.MustCompile(`(?m)^func (?:\(\w+ \*?\w+\) )?((?:[Tt]est|Fuzz|Benchmark)[A-Z]\w+)\(`)
+	tests := map[string]bool{}
+	forEachTestFile(t, func(_, text string) {
+		for _, m := range declaration.FindAllStringSubmatch(text, -1) {
+			tests[m[1]] = true
+		}
+	})
+	return tests
 }

@@ -49,9 +49,16 @@ func Appliance() []Mutant {
 		{
 			Name:    "a certificate of another authority is served",
 			File:    "daemon/appliance/ca/ca.go",
-			Old:     "cert.CheckSignatureFrom(a.cert) != nil || ",
+			Old:     "cert.CheckSignatureFrom(a.root()) != nil || ",
 			New:     "",
 			Package: "./daemon/appliance/ca",
+		},
+		{
+			Name:    "another authority signs before every node trusts it",
+			File:    "daemon/metal/authority/decide.go",
+			Old:     "if f.Waiting > 0 {",
+			New:     "if f.Waiting > 0 && f.Stage != ca.Introduced {",
+			Package: "./daemon/metal/authority",
 		},
 		{
 			Name:    "a stage is believed after it was done",

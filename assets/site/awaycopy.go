@@ -37,7 +37,7 @@ func (r Recipient) String() string { return string(r) }
 // ParseText reads one; a recovery key itself is refused with a sentence of its own.
 func (r *Recipient) ParseText(s string) error {
 	if strings.HasPrefix(strings.ToUpper(s), "AGE-SECRET-KEY-") {
-		return errors.New("this is a recovery key, which must not be on the stick; put its public half here, age1…")
+		return errors.New("this is a recovery key, which must not be on the appliance; put its public half here, age1…")
 	}
 	if _, err := age.ParseX25519Recipient(s); err != nil {
 		return fmt.Errorf("%s is not the public half of a recovery key; write age1… as firstlight keys new prints it", yamldoc.Quote(s))

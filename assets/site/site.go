@@ -30,7 +30,7 @@ type Site struct {
 	Discover     *Discover    `yaml:"discover" default:"none becomes a node" doc:"Which machines that boot from the network become nodes although nodes does not name them."`
 	Clusters     []Cluster    `yaml:"clusters" doc:"The workload clusters to install on the nodes."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"What may be uploaded to the appliance, and where it is kept."`
-	AwayCopy     *AwayCopy    `yaml:"awayCopy" default:"none by schedule" doc:"Copies of what cannot be made again, away from the stick: the records of its servers, its keys, its clusters."`
+	AwayCopy     *AwayCopy    `yaml:"awayCopy" default:"none by schedule" doc:"Copies of what cannot be made again, away from the appliance: the records of its servers, its keys, its clusters."`
 	Images       Images       `yaml:"images" doc:"Which images nodes may be given."`
 	Updates      Updates      `yaml:"updates" doc:"Which versions of the appliance are taken."`
 	Verification Verification `yaml:"verification" doc:"The verification that each node works."`

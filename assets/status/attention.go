@@ -1,5 +1,7 @@
 package status
 
+import "slices"
+
 // Attention is what of an appliance needs a person. Where it is shown, it comes before anything else.
 type Attention struct {
 	Nodes      []string // that say what a person can do
@@ -48,6 +50,47 @@ func (d Document) Attention() (a Attention) {
 	return a
 }
 
+// Underway is what of an appliance is on its way, and needs no person for that.
+type Underway struct {
+	Launch     bool     // nodes are
+	Clusters   []string // that are not ready, or whose nodes are being updated
+	Components []string // that are not ready, and neither skipped nor suspended
+	Source     bool     // it is being read or applied
+	Stages     []string // of those that follow Ready
+}
+
+// None reports whether nothing is on its way.
+func (u Underway) None() bool {
+	return !u.Launch && !u.Source && len(u.Clusters)+len(u.Components)+len(u.Stages) == 0
+}
+
+// Underway finds in a document what is on its way. A stage that the appliance needs to be Ready is not in it: State
+// says that.
+func (d Document) Underway() (u Underway) {
+	for _, c := range d.Clusters {
+		isUpdated := slices.ContainsFunc(c.Updates, func(n NodeUpdate) bool { return n.State == NodeUpdateUpdating })
+		if c.Error == "" && (c.State != ClusterReady || isUpdated) {
+			u.Clusters = append(u.Clusters, c.Name)
+		}
+	}
+
+	for _, c := range d.Components {
+		if ComponentUnderway(c.State) {
+			u.Components = append(u.Components, c.Name)
+		}
+	}
+
+	for _, s := range d.Stages {
+		if s.AfterReady && s.State != StateReady {
+			u.Stages = append(u.Stages, s.Name)
+		}
+	}
+
+	u.Launch = d.Launch.State == LaunchRunning
+	u.Source = d.Source != nil && d.Source.State == SourceWorking
+	return u
+}
+
 // Level is how something stands, for its colour.
 type Level string
 
@@ -57,12 +100,13 @@ const (
 	LevelGood Level = "good"
 )
 
-// Level is how the whole appliance stands: what needs a person comes first.
+// Level is how the whole appliance stands: what needs a person comes first. It is for people: whether the appliance is
+// ready for work is State, and whether a launch is over is Launch.
 func (d Document) Level() Level {
 	switch {
 	case d.State == StateFailed, !d.Attention().None():
 		return LevelBad
-	case d.State != StateReady, d.Launch.State == LaunchRunning:
+	case d.State != StateReady, !d.Underway().None():
 		return LevelBusy
 	}
 	return LevelGood

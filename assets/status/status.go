@@ -225,6 +225,9 @@ type UpdatedNode struct {
 	Updated time.Time `json:"updated,omitzero"`  // it was put back into service then
 }
 
+// NodeUpdateUpdating is the state of a NodeUpdate while a node is out of service for it.
+const NodeUpdateUpdating = "updating"
+
 // IsStuck reports whether a person is needed.
 func (u NodeUpdate) IsStuck() bool { return u.State == "failed" || u.State == "refused" }
 
@@ -258,6 +261,11 @@ const (
 // ComponentNeedsPerson reports whether a phase of a component is one that a person must end.
 func ComponentNeedsPerson(state string) bool {
 	return state == ComponentFailed || state == ComponentRefused || state == ComponentDegraded
+}
+
+// ComponentUnderway reports whether a phase of a component is one that ends without a person.
+func ComponentUnderway(state string) bool {
+	return !ComponentNeedsPerson(state) && state != ComponentReady && state != ComponentSkipped && state != ComponentSuspended
 }
 
 // ComponentTarget is how a component names the appliance itself among the clusters that it is on.

@@ -17,11 +17,14 @@ import (
 func newSiteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "site",
-		Short: "Check, show and convert the site document",
+		Short: "Check, show, convert and edit the site document",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSiteValidateCommand(), newSiteShowCommand(), newSiteSchemaCommand(), newSiteInitCommand(), newSiteImportCommand())
+	cmd.AddCommand(
+		newSiteValidateCommand(), newSiteShowCommand(), newSiteSchemaCommand(), newSiteInitCommand(), newSiteImportCommand(),
+		newSiteEditCommand(),
+	)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"filippo.io/age"
 	"github.com/spf13/cobra"
 
+	"firstlight.dev/firstlight/assets/carrier"
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon"
 	"firstlight.dev/firstlight/daemon/appliance/away"
@@ -25,8 +26,8 @@ passwords, leases, site.yaml. The appliance runs on meanwhile, and works with th
   ssh root@APPLIANCE firstlightd backup - > rack.age
 
 It is sealed to the recovery keys whose public halves (age1…) are given by --recipient or, without that, in awayCopy of
-site.yaml. Without either a recovery key is made and printed, once: write it down, away from the stick. Later copies are
-sealed to the same. What was uploaded is not in it. firstlightd restore takes it over on another stick.`,
+site.yaml. Without either a recovery key is made and printed, once: write it down, away from the appliance. Later copies
+are sealed to the same. What was uploaded is not in it. firstlightd restore takes it over on another appliance.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := openBackup(recipients)
@@ -105,7 +106,7 @@ func (b *backup) finish(w io.Writer, to string) error {
 	if b.minted != nil {
 		fmt.Fprintf(w, `
 The recovery key, printed this once and kept nowhere. Without it the copy is worth nothing; with it, it is worth the
-rack. Write it down, away from the stick and from the copy:
+rack. Write it down, away from the appliance and from the copy:
 
 %s
 
@@ -122,10 +123,11 @@ func newRestoreCommand() *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
 		Use:   "restore FILE|- --key KEYFILE",
-		Short: "Take a rack over from an away copy, onto a blank stick",
-		Long: `Take a rack over from an away copy, onto a blank stick. All of the copy is checked and written next to this stick's
-state; when the machine has started again, it is in that state's place, and the servers that it has records of are in
-service as they were. Nothing is written to their BMCs or disks. --check reads the copy to its end and writes nothing.
+		Short: "Take a rack over from an away copy, onto a blank appliance",
+		Long: `Take a rack over from an away copy, onto a blank appliance, of a stick or of firstlight install, whichever made the
+copy. All of it is checked and written next to this appliance's state; when the appliance has started again, it is in that
+state's place, and the servers that it has records of are in service as they were. Nothing is written to their BMCs or
+disks. --check reads the copy to its end and writes nothing.
 
   scp rack.age recovery.key root@APPLIANCE:/run/
   ssh root@APPLIANCE 'firstlightd restore /run/rack.age --key /run/recovery.key && systemctl reboot'`,
@@ -166,8 +168,8 @@ service as they were. Nothing is written to their BMCs or disks. --check reads t
 				return err
 			}
 
-			fmt.Fprintf(cmd.OutOrStdout(), "unpacked: %s\nStart this machine again, and it takes them over: systemctl reboot\n",
-				describeCopy(h))
+			fmt.Fprintf(cmd.OutOrStdout(), "unpacked: %s\nTo take them over, %s\n",
+				describeCopy(h), carrier.Read("").Restart)
 			return nil
 		},
 	}

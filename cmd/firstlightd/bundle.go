@@ -60,9 +60,9 @@ down and with the daemon dead. FILE is firstlight-TIME.tar.gz here unless given;
 	return cmd
 }
 
-// isTerminal reports whether what is written goes to a screen.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// isTerminal reports whether what is read or written there is a person's.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}

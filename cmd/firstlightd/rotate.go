@@ -12,12 +12,18 @@ import (
 func newRotateCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
-		Use:   "rotate nodes|ironic|bmc [NODE...]",
+		Use:   "rotate authority|nodes|ironic|bmc [NODE...]",
 		Short: "Replace a secret of the appliance while the rack is in service",
 		Long: `Replace a secret of the appliance while the rack is in service. A power cut at any moment is gone on from.
 
 nodes: the SSH log-in to nodes. The next key is brought to every node by the current one; when every node has answered,
 it is used, and the former one is taken from every node. Both let the appliance in until then.
+
+authority: what signs the certificates of all that the appliance serves. The next one lies next to the current one.
+Ramdisks, nodes and the appliance's own parts are brought to trust both; when every node in service does, and none is
+being installed, the next one signs; the former one is taken away everywhere twenty minutes later. Workstations that
+upload and browsers must be told of the next one. A machine of Cluster API that was told of the current one alone is
+waited for until it is replaced.
 
 ironic: the password of Ironic's API. Ironic and its operator restart; servers notice nothing.
 
@@ -53,7 +59,7 @@ func completeRotate(socket *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		switch {
 		case len(args) == 0:
-			return []cobra.Completion{"nodes", "ironic", "bmc"}, cobra.ShellCompDirectiveNoFileComp
+			return []cobra.Completion{"authority", "nodes", "ironic", "bmc"}, cobra.ShellCompDirectiveNoFileComp
 		case args[0] == "bmc":
 			return nodes(cmd, args, begun)
 		}

@@ -48,12 +48,16 @@ func newSiteShowCommand() *cobra.Command {
 }
 
 func newSiteReplaceCommand() *cobra.Command {
-	var socket string
+	var socket, was string
 	cmd := &cobra.Command{
 		Use:   "replace FILE|-",
 		Short: "Write another site.yaml to the stick and have it read",
 		Long: `Check a site document, write it to the stick, and have the daemon read it. A document with a mistake
 changes nothing. From a workstation, with the editor that is there:
+
+  firstlight site edit
+
+or by hand:
 
   ssh root@APPLIANCE firstlightd site show >site.yaml
   ssh root@APPLIANCE firstlightd site replace - <site.yaml`,
@@ -63,7 +67,7 @@ changes nothing. From a workstation, with the editor that is there:
 			if err != nil {
 				return err
 			}
-			if err := replaceSite(cmd.ErrOrStderr(), text, daemon.NewSiteStore()); err != nil {
+			if err := replaceSite(cmd.ErrOrStderr(), text, was, daemon.NewSiteStore()); err != nil {
 				return err
 			}
 			if err := addToHistory(text); err != nil {
@@ -79,6 +83,7 @@ changes nothing. From a workstation, with the editor that is there:
 		},
 	}
 	cmd.Flags().StringVar(&socket, "socket", status.SocketPath, "where the daemon answers")
+	cmd.Flags().StringVar(&was, "was", "", "SHA-256 of the only document that is replaced (default any)")
 	return cmd
 }
 
@@ -104,9 +109,10 @@ func readDocument(stdin io.Reader, name string) ([]byte, error) {
 	return text, nil
 }
 
-// replaceSite writes a document that has no mistakes; those of another one go to complaints, a line each.
-func replaceSite(complaints io.Writer, text []byte, to sitedocument.Store) error {
-	problems, err := to.Replace(text, "")
+// replaceSite writes a document that has no mistakes; those of another one go to complaints, a line each. was is the
+// digest of the only document that is replaced; "": any is.
+func replaceSite(complaints io.Writer, text []byte, was string, to sitedocument.Store) error {
+	problems, err := to.Replace(text, was)
 	if len(problems) > 0 {
 		fmt.Fprintln(complaints, problems)
 		return errors.New("site.yaml on the stick is as it was")

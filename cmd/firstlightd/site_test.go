@@ -21,13 +21,17 @@ func TestAWrongSiteReplacesNothing(t *testing.T) {
 		written = string(text)
 		return check()
 	}}
-	require.ErrorContains(t, replaceSite(&complaints, []byte("nmae: x\nclusterz: 3\n"), write), "as it was")
+	require.ErrorContains(t, replaceSite(&complaints, []byte("nmae: x\nclusterz: 3\n"), "", write), "as it was")
 	assert.Empty(t, written)
 	assert.Contains(t, complaints.String(), "site.yaml:1: nmae: unknown key")
 	assert.Contains(t, complaints.String(), "site.yaml:2: clusterz")
 
-	require.NoError(t, replaceSite(&complaints, []byte("name: rack-7\n"), write))
+	require.NoError(t, replaceSite(&complaints, []byte("name: rack-7\n"), "", write))
 	assert.Equal(t, "name: rack-7\n", written)
+
+	elsewhere := sitedocument.Digest([]byte("name: rack-8\n"))
+	err := replaceSite(&complaints, []byte("name: rack-9\n"), elsewhere, write)
+	assert.ErrorIs(t, err, sitedocument.ErrChanged, "the one that was edited is not there any more")
 }
 
 func TestASiteIsReadFromAFileOrFromStdin(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -17,12 +16,13 @@ import (
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/api"
+	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/uploads/grant"
 )
 
-// authorityFile is the certificate of the appliance's authority.
-const authorityFile = "/var/lib/firstlight/ca/ca.crt"
+// authorityDir has the appliance's authority.
+const authorityDir = "/var/lib/firstlight/ca"
 
 func newUploaderCommand() *cobra.Command {
 	var socket, kubeconfig, server string
@@ -40,9 +40,9 @@ appliance's address, its authority and a token. On a workstation:
 			if validity < grant.MinValidity {
 				return commandline.NewUsageError(fmt.Errorf("--for %s: a token is good for %s at least", validity, grant.MinValidity))
 			}
-			authority, err := os.ReadFile(authorityFile)
+			authority, err := ca.ReadTrusted(authorityDir)
 			if err != nil {
-				return fmt.Errorf("read the appliance's authority: %w", err)
+				return err
 			}
 
 			if server == "" {

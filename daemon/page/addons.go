@@ -148,12 +148,12 @@ func componentLevel(state string) level {
 	switch {
 	case state == status.ComponentReady:
 		return good
-	case state == status.ComponentSkipped, state == status.ComponentSuspended:
-		return idle
 	case status.ComponentNeedsPerson(state):
 		return bad
+	case status.ComponentUnderway(state):
+		return busy
 	}
-	return busy
+	return idle
 }
 
 // severity orders levels: what needs a person is the most severe.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
@@ -17,14 +15,6 @@ import (
 const chainPattern = "/clusters/{name}/chain"
 
 func chainPath(ref string) string { return clusterPath(ref) + "/chain" }
-
-// chainCluster is the cluster that the path of a page of chains names; false if the page is another one.
-func chainCluster(path string) (name string, ok bool) {
-	name, isOfCluster := strings.CutPrefix(path, "/clusters/")
-	name, isOfChain := strings.CutSuffix(name, "/chain")
-	name, err := url.PathUnescape(name)
-	return name, isOfCluster && isOfChain && err == nil
-}
 
 // chainInterval is how long rates are measured, if somebody looked before; at most lookupTTL.
 const chainInterval = 5 * time.Second

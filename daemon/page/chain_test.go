@@ -93,7 +93,7 @@ func TestPacketsOfEachHopAreShown(t *testing.T) {
 }
 
 // TestPagesOfAChainAloneAreDrawnAgain: while somebody watches a chain, its page is told of each reading, by any way to write
-// its path; other pages are not, nor is that of another chain.
+// its path; other pages are not, nor is that of another chain, nor others of the same cluster.
 func TestPagesOfAChainAloneAreDrawnAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer time.Sleep(time.Minute) // the last reading is awaited

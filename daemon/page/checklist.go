@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"firstlight.dev/firstlight/assets/carrier"
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 )
@@ -65,8 +66,8 @@ func applianceStep(d status.Document) checklistStep {
 func siteStep(d status.Document) checklistStep {
 	s := checklistStep{
 		ID: "site", Title: "The site names its servers", Level: busy,
-		Text: "firstlight site init prints a first site.yaml. Put it on the stick's SITE partition, then run firstlightd reload; " +
-			"or an owner edits it here. A server that boots from the provisioning network is shown below.",
+		Text: "firstlight site init prints a first site.yaml. Put it " + carrier.Read("").Site +
+			", then run firstlightd reload; or an owner edits it here. A server that boots from the provisioning network is shown below.",
 		Path: "/site", Link: "site.yaml",
 	}
 	if n := len(d.Nodes); n > 0 {

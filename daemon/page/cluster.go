@@ -88,6 +88,12 @@ func (s *Server) askedCluster(r *http.Request) (ref string, ok bool) {
 	return status.ClusterRef(p.doc.Clusters, c), ok && mayAnswer(c)
 }
 
+// clusterOf is the reference of the cluster that the page of a request is about.
+func (p *picture) clusterOf(r *http.Request) string {
+	c, _ := status.FindCluster(p.doc.Clusters, r.PathValue("name"))
+	return status.ClusterRef(p.doc.Clusters, c)
+}
+
 // mayAnswer reports whether a cluster is so far that its API may be there. One of Cluster API has its kubeconfig before
 // its first node; one of a Provisioning keeps it when it is changed or fails.
 func mayAnswer(c status.Cluster) bool {

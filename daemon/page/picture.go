@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -28,7 +30,7 @@ const pictureAge = 2 * time.Second
 type picture struct {
 	time    time.Time
 	version string // another one if anything that is shown is different
-	shared  string // likewise, but for what the pages of chains alone show; see versionOf
+	shared  string // likewise, but for what lookups answered; see versionOf
 	doc     status.Document
 	nodes   []status.Node   // of the site, hosts of others, machines that nobody named
 	named   map[string]bool // those of nodes that the status document has
@@ -49,6 +51,8 @@ type picture struct {
 	secrets   *answer[vault.Listing]            // nil while nobody looks
 
 	versions *answer[updateAnswer] // likewise
+
+	watched map[string]string // digests of what those lookups answered, by the keys that reading.shows has
 
 	writing stickupdate.BackgroundState
 	numbers []metrics.Sample
@@ -154,23 +158,23 @@ func (s *Server) read(now time.Time) (*picture, error) {
 	if p.shared, err = p.digest(); err != nil {
 		return nil, err
 	}
-	p.version, err = digestOf([]any{p.shared, valuesOf(p.chains)})
+	if err = p.digestAnswers(); err != nil {
+		return nil, err
+	}
+	p.version, err = digestOf([]any{p.shared, p.watched})
 	return p, err
 }
 
-// versionOf is another one if anything that the page at an escaped path shows is different.
-func (p *picture) versionOf(path string) (string, error) {
-	name, isChain := chainCluster(path)
-	if !isChain {
+// versionOf is another one if anything that the page of a request shows is different. of is its reading, if it has one.
+func (p *picture) versionOf(of reading, r *http.Request) (string, error) {
+	if of.shows == nil {
 		return p.shared, nil
 	}
-
-	c, _ := status.FindCluster(p.doc.Clusters, name)
-	return digestOf([]any{p.shared, p.chains[status.ClusterRef(p.doc.Clusters, c)].Value})
+	return digestOf([]any{p.shared, p.watched[of.shows(p, r)]})
 }
 
-// digest is of all that is shown but readings of chains, which somebody who looks has taken every few seconds. Seconds that
-// only count on are left out; instead it changes every minute, so that no age is off by more.
+// digest is of all that is shown but what lookups answered, which only the pages that ask show. Seconds that only count
+// on are left out; instead it changes every minute, so that no age is off by more.
 func (p *picture) digest() (string, error) {
 	doc := p.doc
 	doc.Launch.Elapsed = 0
@@ -188,10 +192,37 @@ func (p *picture) digest() (string, error) {
 	}
 
 	return digestOf([]any{
-		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.otherServers, p.answers(), p.secretList(), p.versionState(), p.writing, p.leaseStates(),
+		doc, p.nodes, p.traces, p.unknown, hosts, p.losable, p.certificates, p.otherServers, p.writing, p.leaseStates(),
 		sitedocument.Digest(p.siteText), history, p.wantsNoCluster, p.namedClusters,
 		p.time.Unix() / 60,
 	})
+}
+
+// digestAnswers fills watched: what was said without the time of it, which changes when nothing else does.
+func (p *picture) digestAnswers() error {
+	p.watched = map[string]string{}
+	err := errors.Join(
+		addDigests(p.watched, watchedWorkload, p.workloads),
+		addDigests(p.watched, watchedPod, p.pods),
+		addDigests(p.watched, watchedLog, p.logs),
+		addDigests(p.watched, watchedChain, p.chains),
+	)
+	if p.secrets != nil {
+		err = errors.Join(err, addDigests(p.watched, watchedSecrets, map[string]answer[vault.Listing]{"": *p.secrets}))
+	}
+	if p.versions != nil {
+		err = errors.Join(err, addDigests(p.watched, watchedVersions, map[string]answer[updateAnswer]{"": *p.versions}))
+	}
+	return err
+}
+
+func addDigests[T any](to map[string]string, lookup string, answers map[string]answer[T]) (err error) {
+	for key, a := range answers {
+		if to[lookup+key], err = digestOf([]any{a.Value}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // digestOf is short, and the same for what is the same as JSON.
@@ -205,19 +236,6 @@ func digestOf(values []any) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// answers are what clusters said, without the time of each: it changes when nothing else does.
-func (p *picture) answers() []any {
-	return []any{valuesOf(p.workloads), valuesOf(p.pods), valuesOf(p.logs)}
-}
-
-func valuesOf[T any](answers map[string]answer[T]) map[string]T {
-	values := map[string]T{}
-	for key, a := range answers {
-		values[key] = a.Value
-	}
-	return values
-}
-
 // leaseStates are what the DHCP servers do, without the ends of leases: they move whenever a machine renews its own.
 func (p *picture) leaseStates() (all []any) {
 	for _, d := range p.dhcp {
@@ -228,22 +246,6 @@ func (p *picture) leaseStates() (all []any) {
 		all = append(all, d.Role, d.Status, leases)
 	}
 	return all
-}
-
-// versionState is how the versions stand; the zero one while nobody looks.
-func (p *picture) versionState() updateAnswer {
-	if p.versions == nil {
-		return updateAnswer{}
-	}
-	return p.versions.Value
-}
-
-// secretList is what is known of the secrets; the zero one while nobody looks.
-func (p *picture) secretList() vault.Listing {
-	if p.secrets == nil {
-		return vault.Listing{}
-	}
-	return p.secrets.Value
 }
 
 // rendering is the main part of a page.

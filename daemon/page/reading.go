@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,9 +20,21 @@ type reading struct {
 	needs    Role
 	isWhole  bool // without it the page has nothing
 
-	// ask has it in the next picture, or soon after.
-	ask func(s *Server, r *http.Request)
+	// ask has it in the next picture, or soon after. shows is the key of what the page of a request shows in
+	// picture.watched; nil: nothing that a lookup answers.
+	ask   func(s *Server, r *http.Request)
+	shows func(p *picture, r *http.Request) string
 }
+
+// What begins the keys of picture.watched: the lookup.
+const (
+	watchedWorkload = "workload "
+	watchedPod      = "pod "
+	watchedLog      = "log "
+	watchedChain    = "chain "
+	watchedSecrets  = "secrets "
+	watchedVersions = "versions "
+)
 
 // readings are all of them. A role has the rights of those that it covers.
 func readings() []reading {
@@ -30,6 +44,7 @@ func readings() []reading {
 			resource: "workloads",
 			needs:    Viewer,
 			ask:      (*Server).askWorkload,
+			shows:    func(p *picture, r *http.Request) string { return watchedWorkload + p.clusterOf(r) },
 		},
 		{
 			pattern:  chainPattern,
@@ -37,6 +52,7 @@ func readings() []reading {
 			needs:    Viewer,
 			isWhole:  true,
 			ask:      (*Server).askChain,
+			shows:    func(p *picture, r *http.Request) string { return watchedChain + p.clusterOf(r) },
 		},
 		{
 			pattern:  tenantPattern,
@@ -44,6 +60,10 @@ func readings() []reading {
 			needs:    Viewer,
 			isWhole:  true,
 			ask:      (*Server).askTenant,
+			shows: func(_ *picture, r *http.Request) string {
+				ref, _ := splitTenant(r.PathValue("name"))
+				return watchedWorkload + ref
+			},
 		},
 		{
 			pattern:  podPattern,
@@ -51,6 +71,7 @@ func readings() []reading {
 			needs:    Viewer,
 			isWhole:  true,
 			ask:      (*Server).askPod,
+			shows:    func(p *picture, r *http.Request) string { return watchedPod + podKey(p.clusterOf(r), podOf(r)) },
 		},
 		{
 			pattern:  logPattern,
@@ -58,6 +79,7 @@ func readings() []reading {
 			needs:    Operator,
 			isWhole:  true,
 			ask:      (*Server).askLog,
+			shows:    func(p *picture, r *http.Request) string { return watchedLog + logKey(p.clusterOf(r), logOf(r)) },
 		},
 		{
 			pattern:  logPattern + previousLog,
@@ -65,6 +87,7 @@ func readings() []reading {
 			needs:    Operator,
 			isWhole:  true,
 			ask:      (*Server).askLog,
+			shows:    func(p *picture, r *http.Request) string { return watchedLog + logKey(p.clusterOf(r), logOf(r)) },
 		},
 		{
 			pattern:  consolePattern,
@@ -83,6 +106,7 @@ func readings() []reading {
 			resource: onUpdates.resource,
 			needs:    Viewer,
 			ask:      (*Server).askVersions,
+			shows:    func(_ *picture, _ *http.Request) string { return watchedVersions },
 		},
 		{
 			pattern:  "/secrets",
@@ -90,6 +114,7 @@ func readings() []reading {
 			needs:    Operator,
 			isWhole:  true,
 			ask:      (*Server).askSecrets,
+			shows:    func(_ *picture, _ *http.Request) string { return watchedSecrets },
 		},
 	}
 }
@@ -102,6 +127,32 @@ func findReading(pattern string) (reading, bool) {
 		}
 	}
 	return reading{}, false
+}
+
+// findReadingAt is the reading of the page at an escaped path, and a request of that page as its handler gets it; the
+// zero value if it has none.
+func findReadingAt(path string) (reading, *http.Request) {
+	have := strings.Split(path, "/")
+	for i := range have {
+		if s, err := url.PathUnescape(have[i]); err == nil {
+			have[i] = s
+		}
+	}
+
+	for _, of := range readings() {
+		r := &http.Request{Pattern: of.pattern}
+		isIt := func(want, is string) bool {
+			if name, ok := strings.CutPrefix(want, "{"); ok {
+				r.SetPathValue(strings.TrimSuffix(name, "}"), is)
+				return is != ""
+			}
+			return want == is
+		}
+		if slices.EqualFunc(strings.Split(of.pattern, "/"), have, isIt) {
+			return of, r
+		}
+	}
+	return reading{}, nil
 }
 
 // needs is the least role that a page is shown to.

@@ -286,7 +286,7 @@ func stopped() *state {
 	s := begun()
 	s.doc.State = status.StateFailed
 	s.doc.Summary = "site-read: site.yaml:3: unknown key"
-	s.doc.Next = "Correct site.yaml on the stick's SITE partition, then restart this machine."
+	s.doc.Next = "Correct site.yaml on the stick's SITE partition, then restart this machine: systemctl reboot"
 	s.doc.Stages[0] = status.Stage{Name: "site-read", Fact: "The site is known.", State: status.StateFailed,
 		Error: "site.yaml:3: unknown key <script>alert(1)</script>"}
 	return s

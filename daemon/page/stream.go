@@ -17,7 +17,7 @@ const (
 const heartbeat = 15 * time.Second
 
 // pageParameter is the path of the page whose changes a stream says, as its browser has it; without one those of pages
-// that are not a chain's.
+// that show no answer of a lookup.
 const pageParameter = "page"
 
 // serveEvents sends the version of a page whenever it is another one, as server-sent events (HTML, section 9.2), until the
@@ -35,12 +35,12 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, of *session
 	tick := time.NewTicker(pictureAge)
 	defer tick.Stop()
 	spoke := time.Now()
-	page := r.URL.Query().Get(pageParameter)
+	read, page := findReadingAt(r.URL.Query().Get(pageParameter))
 	for version := ""; ; {
 		p, err := s.hub.current()
 		now := ""
 		if err == nil {
-			now, err = p.versionOf(page)
+			now, err = p.versionOf(read, page)
 		}
 		if err != nil {
 			s.log.Error("page not made", "error", err)

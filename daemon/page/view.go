@@ -116,7 +116,7 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request, of *session, 
 		case read.isWhole && no != "":
 			code, name, data = newRefusal(denialOf(r)).code, "denied.html", no
 		}
-		version, err := p.versionOf(r.URL.EscapedPath())
+		version, err := p.versionOf(read, r)
 		if err != nil {
 			return rendering{}, err
 		}

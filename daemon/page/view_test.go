@@ -64,6 +64,8 @@ func (b browser) open(path string) document {
 }
 
 func TestTheRackShowsWhatNeedsAPersonFirst(t *testing.T) {
+	installing := ready()
+	installing.doc.Clusters = []status.Cluster{{Name: "edge", State: status.ClusterInstalling, Percent: 40}}
 	for _, c := range []struct {
 		name     string
 		state    *state
@@ -74,6 +76,7 @@ func TestTheRackShowsWhatNeedsAPersonFirst(t *testing.T) {
 		{"just switched on", begun(), "busy", "Coming up", nil},
 		{"stopped", stopped(), "bad", "Stopped: needs you", nil},
 		{"no nodes", ready(), "good", "Ready", nil},
+		{"a cluster is installed", installing, "busy", "Ready. On its way: cluster edge", nil},
 		{"1 node", rack(1), "bad", "Needs you: node node-000; cluster lab; component default/sriov-operator", []string{"Need you 1", "Not named by the site 1"}},
 		{"10 nodes", rack(10), "bad", "Needs you: node node-000; cluster lab; component default/sriov-operator",
 			[]string{"Need you 1", "On their way 3", "In service 6", "Not named by the site 1"}},

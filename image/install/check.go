@@ -87,6 +87,9 @@ func refusals(m Machine, s *site.Site, rootMiB int, installed []NIC) (all []stri
 		refuse(m.InDir != "", "%s was there before; move it away", m.InDir)
 		refuse(m.Unit, "there is a unit %s that was not installed by this program; remove it", UnitName)
 		refuse(m.OtherProgram, "%s is another version or another program; remove it, or run that one", ProgramPath)
+		refuse(s.Appliance.Seal.Require != "", "site.yaml has appliance.seal.require: %s, and DATA is a folder here, which "+
+			"nothing of the appliance encrypts; have an encrypted disk at %s if that is needed, and remove the line",
+			s.Appliance.Seal.Require, Dir)
 	}
 
 	_, reasons := findNICs(m.Links, s, installed)

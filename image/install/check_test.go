@@ -75,6 +75,13 @@ func TestWhatWouldHarmIsRefused(t *testing.T) {
 		assert.Equal(t, []string{want}, refusals(m, s, rootMiB, nil))
 	}
 
+	sealed := readSite(t, "appliance: {seal: {require: tpm}}\nnetworks:\n  provisioning: {interface: eno2}\n")
+	assert.Equal(t, []string{"site.yaml has appliance.seal.require: tpm, and DATA is a folder here, which nothing of the " +
+		"appliance encrypts; have an encrypted disk at /var/lib/firstlight if that is needed, and remove the line"},
+		refusals(sound(), sealed, rootMiB, nil))
+	assert.Empty(t, refusals(sound(), sealed, rootMiB, []NIC{{Name: "eno2", MAC: "52:54:00:00:00:02", PCI: "0000:00:04.0"}}),
+		"what is installed is updated")
+
 	// All at once.
 	assert.Len(t, refusals(Machine{}, s, rootMiB, nil), 10)
 }

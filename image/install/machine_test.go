@@ -244,14 +244,18 @@ func (m *machine) write(path, text string) {
 	require.NoError(m.t, os.WriteFile(fmt.Sprintf("/proc/%d/root%s", m.system.ID.PID, path), []byte(text), 0o600))
 }
 
-// plugServer plugs a simulated server into the networks and returns its entry of the site.
-func (m *machine) plugServer() string {
+// plugServers plugs simulated servers into the networks.
+func (m *machine) plugServers(count int) *simulator.Simulator {
 	m.t.Helper()
 	provisioning, bmc := m.networks["ens1"], m.networks["ens2"]
 	require.NoError(m.t, provisioning.IP(m.t.Context(), "route add 172.22.0.0/24 dev "+netns.BridgeName))
-	require.NoError(m.t, bmc.IP(m.t.Context(), "addr add 172.23.0.101/24 dev "+netns.BridgeName))
+	var bmcs []string
+	for n := range count {
+		bmcs = append(bmcs, fmt.Sprintf("addr add 172.23.0.%d/24 dev %s", 101+n, netns.BridgeName))
+	}
+	require.NoError(m.t, bmc.IP(m.t.Context(), bmcs...))
 	servers, err := simulator.Start(simulator.Config{
-		Hosts:     1,
+		Hosts:     count,
 		Boot:      "http://172.22.0.1:6180",
 		BMC:       netip.MustParseAddr("172.23.0.101"),
 		Username:  "admin",
@@ -262,5 +266,14 @@ func (m *machine) plugServer() string {
 	})
 	require.NoError(m.t, err)
 	m.t.Cleanup(func() { assert.NoError(m.t, servers.Close()) })
-	return "\n" + strings.TrimRight(servers.Hosts()[0].SiteEntry(), "\n")
+	return servers
+}
+
+// listServers are the entries of simulated servers in a site.
+func listServers(servers *simulator.Simulator) string {
+	all := ""
+	for _, server := range servers.Hosts() {
+		all += "\n" + strings.TrimRight(server.SiteEntry(), "\n")
+	}
+	return all
 }

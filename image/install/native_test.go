@@ -37,10 +37,11 @@ var (
 func TestAnApplianceIsInstalled(t *testing.T) {
 	image, program := requireImage(t)
 	m := startMachine(t, image, program)
-	server := m.plugServer()
+	server := listServers(m.plugServers(1))
 	m.write("/mnt/site.yaml", fmt.Sprintf(siteText, "ens1", server))
 	order := []string{"install", "--image", "/mnt/firstlight.img", "--site", "/mnt/site.yaml"}
 
+	m.must("nft", firewallText)
 	before := m.stableParts()
 	files := m.must("sh", "-c", everyFile)
 	out := m.mustFirstlight(append(order, "--dry-run")...)
@@ -90,6 +91,13 @@ func TestAnApplianceIsInstalled(t *testing.T) {
 	assert.Equal(t, strings.Split(files, "\n"), strings.Split(m.must("sh", "-c", everyFile), "\n"))
 	assert.Contains(t, m.mustFirstlight("uninstall"), "No appliance is installed")
 }
+
+// firewallText is a packet filter of the machine that drops what nobody allowed.
+const firewallText = `table inet filter {
+	chain input { type filter hook input priority filter; policy drop; ct state established accept; iifname "lo" accept; }
+	chain forward { type filter hook forward priority filter; policy drop; }
+	chain output { type filter hook output priority filter; policy drop; oifname "lo" accept; }
+}`
 
 // isUpdated: another root takes the place of the one that is installed. What is installed is said to be another one, so
 // that the same image is new to it.

@@ -15,6 +15,7 @@ import (
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/assets/carrier"
 	"firstlight.dev/firstlight/image/lab/container"
 	"firstlight.dev/firstlight/image/lab/process"
 )
@@ -95,7 +96,7 @@ func superviseOnce(
 		Site:    filepath.Join(Dir, siteDir),
 		Console: console,
 		Cgroup:  cgroupName(),
-		Kind:    "firstlight",
+		Kind:    carrier.Installation,
 	}, filepath.Join(Dir, planName), first, func(pid int) error {
 		if err := lend(runDir, r.NICs, pid); err != nil {
 			return err

@@ -20,7 +20,7 @@ import (
 )
 
 // Server answers GET /v1/status, GET /v1/why, GET /v1/records, GET /v1/unknown, POST /v1/reload, POST /v1/adopt,
-// POST /v1/approve, POST /v1/bmc/trust, POST /v1/rotate, POST /v1/erase,
+// POST /v1/approve, GET /v1/bmc/certificate, POST /v1/bmc/trust, POST /v1/rotate, POST /v1/erase,
 // POST /v1/erase/cancel, POST /v1/replace, POST /v1/login, GET /v1/console and POST /v1/console.
 type Server struct {
 	Socket   string                 // path; status.SocketPath on the appliance
@@ -36,9 +36,10 @@ type Server struct {
 	Approve func(names []string) (approved []string, err error)
 	// Unknown are the machines that neither the site nor a host names.
 	Unknown func() []status.UnknownMachine
-	// TrustBMC accepts the certificate that the BMC of a node shows in place of the pinned one, if it has this
-	// fingerprint or if none is given. It returns the one before and the one that is trusted now.
-	TrustBMC func(node, fingerprint string) (before, now string, err error)
+	// TrustBMC accepts the certificate that the BMC of a node shows in place of the pinned one, if it has this SHA-256. It
+	// returns the one before and the one that is trusted now. BMCCertificate is what it would accept.
+	TrustBMC       func(node, fingerprint string) (before, now string, err error)
+	BMCCertificate func(node string) (status.BMCCertificate, error)
 	// Rotate begins to replace a secret, and says what happens from then on; the error is for people. nodes are those
 	// whose BMCs are meant, all if there are none.
 	Rotate func(secret string, nodes []string) (string, error)
@@ -132,6 +133,14 @@ func (s *Server) handler() http.Handler {
 	})
 	mux.HandleFunc("POST /v1/adopt", s.answerNames("adoption", "is adopted", s.Adopt))
 	mux.HandleFunc("POST /v1/approve", s.answerNames("approval", "is approved", s.Approve))
+	mux.HandleFunc("GET /v1/bmc/certificate", func(w http.ResponseWriter, r *http.Request) {
+		shown, err := s.BMCCertificate(r.URL.Query().Get("node"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		writeJSON(w, shown)
+	})
 	mux.HandleFunc("POST /v1/bmc/trust", func(w http.ResponseWriter, r *http.Request) {
 		node, fingerprint := r.URL.Query().Get("node"), r.URL.Query().Get("fingerprint")
 		s.Log.Info("trust in the certificate of a BMC asked", "node", node, "sha256", fingerprint)

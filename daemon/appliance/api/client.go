@@ -82,7 +82,22 @@ type Trust struct {
 	Now    string `json:"now"`
 }
 
-// TrustBMC has the daemon accept the certificate that the BMC of a node shows; "" is whichever it has seen last.
+// BMCCertificate asks for the certificate that TrustBMC would accept.
+func (c Client) BMCCertificate(ctx context.Context, node string) (status.BMCCertificate, error) {
+	body, err := c.do(ctx, http.MethodGet, "/v1/bmc/certificate?"+url.Values{"node": {node}}.Encode())
+	if err != nil {
+		return status.BMCCertificate{}, err
+	}
+
+	var shown status.BMCCertificate
+	if err := json.Unmarshal(body, &shown); err != nil {
+		return status.BMCCertificate{}, fmt.Errorf("read the certificate of a BMC: %w", err)
+	}
+
+	return shown, nil
+}
+
+// TrustBMC has the daemon accept the certificate that the BMC of a node shows, if it has this SHA-256.
 func (c Client) TrustBMC(ctx context.Context, node, fingerprint string) (Trust, error) {
 	asked := url.Values{"node": {node}, "fingerprint": {fingerprint}}
 	body, err := c.do(ctx, http.MethodPost, "/v1/bmc/trust?"+asked.Encode())

@@ -1,8 +1,8 @@
 // Package away makes the away copy of an appliance, and makes an appliance of one: what is on DATA and cannot be made
-// again, sealed to a recovery key that is not on the stick.
+// again, sealed to a recovery key that is not on the appliance.
 //
 // An away copy is a tar archive, compressed, encrypted by age (https://age-encryption.org/v1). Its first entry is the
-// Header. A stick takes it over in two steps: Unpack writes all of it next to the state, and Resume, when the appliance
+// Header. An appliance takes it over in two steps: Unpack writes all of it next to the state, and Resume, when the appliance
 // starts the next time, puts it into the state's place. Both may be cut by a power failure at any byte.
 package away
 
@@ -81,7 +81,7 @@ func Parts() []Part {
 	}
 }
 
-// clearedFolders are folders that an appliance makes again from what is restored. What a blank stick has there would
+// clearedFolders are folders that an appliance makes again from what is restored. What a blank one has there would
 // contradict it.
 func clearedFolders() []string {
 	return []string{"/var/lib/etcd", "/var/lib/ironic", "/etc/kubernetes"}

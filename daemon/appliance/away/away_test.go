@@ -103,6 +103,9 @@ func copyOf(t *testing.T, p Place, h Header, key *age.X25519Identity) []byte {
 	return b.Bytes()
 }
 
+// takeAny takes any document.
+func takeAny([]byte) error { return nil }
+
 // reboot is what a machine that starts again has lost.
 func reboot(t *testing.T, p Place) {
 	t.Helper()
@@ -147,7 +150,7 @@ func TestAnotherStickTakesOver(t *testing.T) {
 	assert.NotContains(t, string(text), "authority", "it is not sealed")
 
 	p := write(t, blank())
-	h, err := p.Unpack(bytes.NewReader(text), []age.Identity{newKey(t), key}, "rack", nil)
+	h, err := p.Unpack(bytes.NewReader(text), []age.Identity{newKey(t), key}, "rack", takeAny)
 	require.NoError(t, err)
 	want := header
 	want.Format, want.Hosts, want.Clusters = Format, 1, 1
@@ -173,7 +176,7 @@ func TestAnotherStickTakesOver(t *testing.T) {
 	done, err = p.Resume()
 	require.NoError(t, err)
 	assert.False(t, done, "it was restored twice")
-	_, err = p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack", nil)
+	_, err = p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack", takeAny)
 	assert.ErrorIs(t, err, ErrNotBlank, "it has servers in service now")
 }
 
@@ -185,7 +188,7 @@ func TestCutsOfARestore(t *testing.T) {
 	n := len(Place{}.steps())
 	for cut := range n + 1 {
 		p := write(t, blank())
-		_, err := p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack", nil)
+		_, err := p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack", takeAny)
 		require.NoError(t, err)
 		reboot(t, p)
 		for _, s := range p.steps()[:cut] {
@@ -225,7 +228,7 @@ func TestCutsOfUnpacking(t *testing.T) {
 	done, err := p.Resume()
 	require.NoError(t, err)
 	assert.False(t, done)
-	_, err = p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack", nil)
+	_, err = p.Unpack(bytes.NewReader(text), []age.Identity{key}, "rack", takeAny)
 	require.NoError(t, err)
 	reboot(t, p)
 	_, err = p.Resume()
@@ -262,7 +265,7 @@ func TestWhatIsRefused(t *testing.T) {
 		says   string
 	}{
 		{"another key", copyOf(t, source, header, newKey(t)), "rack", ErrKey, "this recovery key does not open it: it was sealed to another"},
-		{"another site", text, "lab", ErrForeign, "it is of site rack, and site.yaml of this stick is of lab: a stick takes over its own site only"},
+		{"another site", text, "lab", ErrForeign, "it is of site rack, and site.yaml of this appliance is of lab: one takes over its own site only"},
 		{"its end is missing", text[:len(text)-1], "", ErrDamaged, "it is truncated, damaged, or no away copy"},
 		{"half is missing", text[:len(text)/2], "", ErrDamaged, "it is truncated, damaged, or no away copy"},
 		{"nothing", nil, "", ErrDamaged, "it is truncated, damaged, or no away copy"},
@@ -270,7 +273,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{"a byte in the middle is another", changed(len(text) * 2 / 3), "", ErrDamaged, "it is truncated, damaged, or no away copy"},
 		{"not sealed", []byte("PK\x03\x04, an archive of another program"), "", ErrDamaged, "it is truncated, damaged, or no away copy"},
 		{"a later format", sealed(file{headerName, 0o600, []byte(`{"format":2,"version":"9.1","site":"rack"}`)}), "rack", ErrNewer,
-			"it was made by Firstlight 9.1, in format 2; this stick knows formats up to 1: flash a stick of that version, or a newer one"},
+			"it was made by Firstlight 9.1, in format 2; this appliance knows formats up to 1: restore onto one of that version, or of a newer one"},
 		{"no header", sealed(file{"var/lib/firstlight/ca/ca.key", 0o600, nil}), "rack", ErrDamaged, "it is no away copy"},
 		{"a file of another place", sealed(head, file{"etc/shadow", 0o600, nil}), "rack", ErrDamaged, `entry "etc/shadow" does not belong to one`},
 		{"a way out", sealed(head, file{"var/lib/firstlight/ca/../../../../etc/shadow", 0o600, nil}), "rack", ErrDamaged, "does not belong to one"},
@@ -279,7 +282,7 @@ func TestWhatIsRefused(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			p := write(t, blank())
-			_, err := p.Unpack(bytes.NewReader(c.text), []age.Identity{key}, c.site, nil)
+			_, err := p.Unpack(bytes.NewReader(c.text), []age.Identity{key}, c.site, takeAny)
 			require.ErrorIs(t, err, c.reason)
 			assert.ErrorContains(t, err, c.says)
 			assert.Equal(t, None, p.State())
@@ -308,19 +311,21 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrDamaged)
 }
 
-// TestAStickWithoutASiteGetsThatOfTheCopy, before the rest counts.
-func TestAStickWithoutASiteGetsThatOfTheCopy(t *testing.T) {
+// TestTheDocumentOfTheCopyIsTaken before the rest counts, whether or not this appliance has one.
+func TestTheDocumentOfTheCopyIsTaken(t *testing.T) {
 	key := newKey(t)
 	text := copyOf(t, write(t, state()), header, key)
-	p := write(t, blank())
-	_, err := p.Unpack(bytes.NewReader(text), []age.Identity{key}, "", func([]byte) error { return fs.ErrPermission })
-	require.ErrorIs(t, err, fs.ErrPermission)
-	assert.Equal(t, blank(), tree(t, p))
+	for _, site := range []string{"", "rack"} {
+		p := write(t, blank())
+		_, err := p.Unpack(bytes.NewReader(text), []age.Identity{key}, site, func([]byte) error { return fs.ErrPermission })
+		require.ErrorIs(t, err, fs.ErrPermission)
+		assert.Equal(t, blank(), tree(t, p))
 
-	var saved string
-	_, err = p.Unpack(bytes.NewReader(text), []age.Identity{key}, "", func(b []byte) error { saved = string(b); return nil })
-	require.NoError(t, err)
-	assert.Equal(t, "name: rack\n", saved)
+		var taken string
+		_, err = p.Unpack(bytes.NewReader(text), []age.Identity{key}, site, func(b []byte) error { taken = string(b); return nil })
+		require.NoError(t, err)
+		assert.Equal(t, "name: rack\n", taken)
+	}
 }
 
 func TestOnlyABlankStickIsRestoredOnto(t *testing.T) {
@@ -336,7 +341,7 @@ func TestOnlyABlankStickIsRestoredOnto(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := write(t, map[string]string{c.file: c.text})
-			_, err := p.Unpack(bytes.NewReader(text), []age.Identity{key}, "", nil)
+			_, err := p.Unpack(bytes.NewReader(text), []age.Identity{key}, "", takeAny)
 			require.ErrorIs(t, err, ErrNotBlank)
 			assert.ErrorContains(t, err, c.says)
 			assert.Equal(t, map[string]string{c.file: c.text}, tree(t, p))

@@ -15,6 +15,8 @@ import (
 
 	"filippo.io/age"
 	"golang.org/x/sys/unix"
+
+	"firstlight.dev/firstlight/assets/carrier"
 )
 
 // What an away copy may hold. Records, keys and kubeconfigs of a thousand servers have some tens of MiB.
@@ -29,7 +31,7 @@ var (
 	ErrDamaged  = errors.New("it is damaged")
 	ErrNewer    = errors.New("it is of a newer version")
 	ErrForeign  = errors.New("it is of another site")
-	ErrNotBlank = errors.New("this stick is not blank")
+	ErrNotBlank = errors.New("this appliance is not blank")
 )
 
 // Refusal is why an away copy is not taken: one of the above, and what to do.
@@ -75,7 +77,7 @@ func open(r io.Reader, keys []age.Identity) (*reader, error) {
 	}
 	if a.header.Format > Format {
 		return nil, &Refusal{ErrNewer, fmt.Sprintf(
-			"it was made by Firstlight %s, in format %d; this stick knows formats up to %d: flash a stick of that version, or a newer one",
+			"it was made by Firstlight %s, in format %d; this appliance knows formats up to %d: restore onto one of that version, or of a newer one",
 			a.header.Version, a.header.Format, Format)}
 	}
 
@@ -134,10 +136,10 @@ func Check(r io.Reader, keys []age.Identity) (Header, error) {
 }
 
 // Unpack writes an away copy next to the state, all of it or nothing; Resume puts it in place when the machine has
-// started again. site is the name of the site that this stick has a document of. If it has none, "", saveSite
-// gets that of the copy before anything counts.
+// started again. site is the name of the site that this appliance has a document of, "" if it has none. take gets the
+// document of the copy, if that has one, before anything counts; its error is a refusal.
 func (p Place) Unpack(
-	r io.Reader, keys []age.Identity, site string, saveSite func([]byte) error,
+	r io.Reader, keys []age.Identity, site string, take func(document []byte) error,
 ) (h Header, err error) {
 	if err := p.checkBlank(); err != nil {
 		return h, err
@@ -149,13 +151,13 @@ func (p Place) Unpack(
 	}
 	if site != "" && site != a.header.Site {
 		return h, &Refusal{ErrForeign, fmt.Sprintf(
-			"it is of site %s, and site.yaml of this stick is of %s: a stick takes over its own site only; flash it with that site's document, or with none",
+			"it is of site %s, and site.yaml of this appliance is of %s: one takes over its own site only; give it that site's document first: firstlightd site replace",
 			a.header.Site, site)}
 	}
 
 	document, err := p.unpackFiles(a)
-	if err == nil && site == "" && document != nil {
-		err = saveSite(document)
+	if err == nil && document != nil {
+		err = take(document)
 	}
 	if err != nil {
 		return h, errors.Join(err, p.Tidy())
@@ -219,7 +221,7 @@ func (p Place) commit() error {
 	return syncAt(p.path(unpackedDir))
 }
 
-// checkBlank refuses a stick whose own records would be lost.
+// checkBlank refuses an appliance whose own records would be lost.
 func (p Place) checkBlank() error {
 	holds := p.holds()
 	if len(holds) == 0 {
@@ -231,8 +233,8 @@ func (p Place) checkBlank() error {
 		more, holds = fmt.Sprintf(" and %d more", n-3), holds[:3]
 	}
 	return &Refusal{ErrNotBlank, fmt.Sprintf(
-		"this stick is not blank: it has records of %s%s, which would be lost; restore onto a stick that was flashed again (firstlight flash, with --forget if it is this one)",
-		strings.Join(holds, ", "), more)}
+		"this appliance is not blank: it has records of %s%s, which would be lost; restore onto a blank one (%s)",
+		strings.Join(holds, ", "), more, carrier.Read(p.Root).Blank)}
 }
 
 // holds are the hosts in service and the clusters that the state has records of.

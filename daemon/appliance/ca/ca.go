@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
@@ -42,10 +43,13 @@ var notBefore = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Authority signs certificates. Its zero value is not usable; see Open.
 type Authority struct {
-	dir  string
-	cert *x509.Certificate
-	key  crypto.Signer
-	now  func() time.Time
+	dir string
+	now func() time.Time
+
+	mu           sync.RWMutex
+	cert         *x509.Certificate
+	key          crypto.Signer
+	next, former *x509.Certificate // while it is replaced; see rotation.go
 }
 
 // Open reads the authority in dir (ca.crt, ca.key), minting it if there is none. The key
@@ -72,25 +76,55 @@ func Open(dir string, now func() time.Time, permitted ...string) (*Authority, er
 		return nil, fmt.Errorf("read key of certificate authority: %w", err)
 	}
 	if a.cert, a.key, err = parsePair(certPEM, keyPEM); err != nil {
+		if a.finishSwitch(certPEM, keyPEM) != nil {
+			return nil, fmt.Errorf("certificate authority in %s: %w", dir, err)
+		}
+	}
+	if err := a.loadRotation(); err != nil {
 		return nil, fmt.Errorf("certificate authority in %s: %w", dir, err)
 	}
 
 	return a, nil
 }
 
-// PEM is the root certificate, for clients.
-func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.cert.Raw) }
+// PEM is what clients are to trust: the root certificate, and those of its rotation, each once.
+func (a *Authority) PEM() (text []byte) {
+	for _, c := range a.roots() {
+		text = append(text, encode("CERTIFICATE", c.Raw)...)
+	}
+	return text
+}
 
-// Pool is the root certificate, for clients in this process.
+// Pool is what PEM is, for clients in this process.
 func (a *Authority) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
-	p.AddCert(a.cert)
+	for _, c := range a.roots() {
+		p.AddCert(c)
+	}
 	return p
+}
+
+// Current is the root certificate by which certificates are signed now, PEM.
+func (a *Authority) Current() []byte {
+	return encode("CERTIFICATE", a.root().Raw)
+}
+
+// root is by what certificates are signed now.
+func (a *Authority) root() *x509.Certificate {
+	root, _ := a.signer()
+	return root
+}
+
+// signer is root with its key.
+func (a *Authority) signer() (*x509.Certificate, crypto.Signer) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.cert, a.key
 }
 
 // Permits reports whether the authority may sign for a DNS name.
 func (a *Authority) Permits(name string) bool {
-	permitted := a.cert.PermittedDNSDomains
+	permitted := a.root().PermittedDNSDomains
 	return len(permitted) == 0 || slices.ContainsFunc(permitted, func(domain string) bool {
 		return name == domain || strings.HasSuffix(name, "."+domain)
 	})
@@ -163,7 +197,7 @@ func (a *Authority) Issue(file string, n Names) (pair Pair, fresh bool, err erro
 // isValidFor tells whether a pair read from disk can be used for n.
 func (a *Authority) isValidFor(p Pair, n Names) bool {
 	cert, _, err := parsePair(p.Cert, p.Key)
-	if err != nil || cert.CheckSignatureFrom(a.cert) != nil || cert.Subject.String() != n.subject().String() ||
+	if err != nil || cert.CheckSignatureFrom(a.root()) != nil || cert.Subject.String() != n.subject().String() ||
 		!slices.Equal(cert.ExtKeyUsage, n.usage()) {
 		return false
 	}
@@ -190,29 +224,11 @@ func (a *Authority) isValidFor(p Pair, n Names) bool {
 }
 
 func (a *Authority) mint(permitted []string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := newKey()
 	if err != nil {
-		return fmt.Errorf("mint key of certificate authority: %w", err)
+		return err
 	}
-
-	template := &x509.Certificate{
-		SerialNumber:          serial(),
-		Subject:               pkix.Name{CommonName: "Firstlight appliance " + serial().Text(16)[:8]},
-		NotBefore:             notBefore,
-		NotAfter:              laterOf(a.now(), notBefore).Add(rootValidity),
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-		MaxPathLenZero:        true,
-
-		PermittedDNSDomains:         permitted,
-		PermittedDNSDomainsCritical: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return fmt.Errorf("mint certificate authority: %w", err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
+	if a.cert, err = newRoot(key, permitted, a.now()); err != nil {
 		return err
 	}
 
@@ -229,6 +245,36 @@ func (a *Authority) mint(permitted []string) error {
 	}
 
 	return atomicfile.Write(filepath.Join(a.dir, "ca.crt"), a.PEM(), 0o644)
+}
+
+func newKey() (crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("mint key of certificate authority: %w", err)
+	}
+	return key, nil
+}
+
+// newRoot is the certificate of an authority that begins now.
+func newRoot(key crypto.Signer, permitted []string, now time.Time) (*x509.Certificate, error) {
+	template := &x509.Certificate{
+		SerialNumber:          serial(),
+		Subject:               pkix.Name{CommonName: "Firstlight appliance " + serial().Text(16)[:8]},
+		NotBefore:             notBefore,
+		NotAfter:              laterOf(now, notBefore).Add(rootValidity),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+
+		PermittedDNSDomains:         permitted,
+		PermittedDNSDomainsCritical: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("mint certificate authority: %w", err)
+	}
+	return x509.ParseCertificate(der)
 }
 
 // Sign returns a new pair, which is kept nowhere.
@@ -259,7 +305,8 @@ func (a *Authority) Sign(n Names) (Pair, error) {
 		template.IPAddresses = append(template.IPAddresses, addr.AsSlice())
 	}
 
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	root, signer := a.signer()
+	der, err := x509.CreateCertificate(rand.Reader, template, root, key.Public(), signer)
 	if err != nil {
 		return Pair{}, err
 	}
@@ -273,28 +320,42 @@ func (a *Authority) Sign(n Names) (Pair, error) {
 }
 
 func parsePair(certPEM, keyPEM []byte) (*x509.Certificate, crypto.Signer, error) {
-	cb, _ := pem.Decode(certPEM)
-	kb, _ := pem.Decode(keyPEM)
-	if cb == nil || kb == nil {
-		return nil, nil, errors.New("certificate or key is not PEM")
-	}
-
-	cert, err := x509.ParseCertificate(cb.Bytes)
+	cert, err := parseCert(certPEM)
 	if err != nil {
 		return nil, nil, fmt.Errorf("parse certificate: %w", err)
 	}
 
-	key, err := x509.ParsePKCS8PrivateKey(kb.Bytes)
+	key, err := parseKey(keyPEM)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parse key: %w", err)
+		return nil, nil, err
 	}
-
-	signer, ok := key.(*ecdsa.PrivateKey)
-	if !ok || !signer.PublicKey.Equal(cert.PublicKey) {
+	if !isPair(cert, key) {
 		return nil, nil, errors.New("certificate and key do not belong together")
 	}
 
-	return cert, signer, nil
+	return cert, key, nil
+}
+
+func isPair(cert *x509.Certificate, key crypto.Signer) bool {
+	public, ok := key.Public().(*ecdsa.PublicKey)
+	return ok && public.Equal(cert.PublicKey)
+}
+
+func parseKey(text []byte) (crypto.Signer, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("key is not PEM")
+	}
+
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parse key: %w", err)
+	}
+	signer, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, errors.New("key is none of ECDSA")
+	}
+	return signer, nil
 }
 
 func encodeKey(key crypto.Signer) ([]byte, error) {

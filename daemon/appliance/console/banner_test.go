@@ -23,13 +23,20 @@ func withoutColours(line string) string {
 func TestTheHeadlineIsColoured(t *testing.T) {
 	running := fifty(0)
 	running.Launch = status.Launch{State: status.LaunchRunning, Nodes: 50, Verified: 20}
-	for want, d := range map[string]status.Document{
-		"\x1b[1;37;41m": fifty(8),
-		"\x1b[30;43m":   running,
-		"\x1b[30;42m":   fifty(0),
+	installing := fifty(0)
+	installing.Clusters = []status.Cluster{{Name: "edge", State: status.ClusterInstalling}}
+	for _, c := range []struct {
+		want string
+		d    status.Document
+	}{
+		{"\x1b[1;37;41m", fifty(8)},
+		{"\x1b[30;43m", running},
+		{"\x1b[30;43m", installing},
+		{"\x1b[30;42m", fifty(0)},
 	} {
+		d := c.d
 		first := composeScreen(d, now, 80, 25)[0]
-		assert.Contains(t, first, want)
+		assert.Contains(t, first, c.want)
 		assert.Len(t, []rune(withoutColours(first)), 80)
 		assert.Contains(t, first, Headline(d))
 	}

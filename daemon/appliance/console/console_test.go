@@ -80,7 +80,7 @@ func TestTextMarksWhatFollowsReady(t *testing.T) {
 		{Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking, Waiting: "applying"},
 	}}
 	text := RenderText(d, time.Time{})
-	assert.Contains(t, text, "Ready\n")
+	assert.Contains(t, text, "Ready. On its way: 1 of 2 stages\n")
 	assert.Contains(t, text, "[ .. ] cluster-api-ready, after Ready, for 0 s\n         applying\n")
 
 	d.Stages[1].State = status.StateReady

@@ -7,13 +7,17 @@ import (
 	"firstlight.dev/firstlight/assets/status"
 )
 
-// Headline is how the appliance stands in a few words: what needs a person first. It is on the screen, on serial
-// lines, in `firstlightd status` and, once all stages hold, what systemd is told.
+// Headline is how the appliance stands in a few words, as Document.Level is in a colour: what needs a person first, then
+// what is on its way. It is on the screen, on serial lines, in `firstlightd status` and, once all stages hold, what systemd
+// is told.
 func Headline(d status.Document) string {
 	switch d.State {
 	case status.StateReady:
 		if text := attention(d); text != "" {
 			return "Needs you: " + text
+		}
+		if text := underway(d); text != "" {
+			return "Ready. On its way: " + text
 		}
 		return "Ready"
 	case status.StateDegraded:
@@ -57,7 +61,34 @@ func attention(d status.Document) string {
 	return strings.Join(all, "; ")
 }
 
-// share names what needs a person if it is one, else how many of how many.
+// underway says what is on its way; "" if nothing is.
+func underway(d status.Document) string {
+	u := d.Underway()
+	var all []string
+	if u.Launch {
+		all = append(all, fmt.Sprintf("%d of %d nodes", d.Launch.Nodes-d.Launch.Verified, d.Launch.Nodes))
+	}
+
+	if len(u.Clusters) > 0 {
+		all = append(all, share(u.Clusters, len(d.Clusters), "cluster"))
+	}
+
+	if len(u.Components) > 0 {
+		all = append(all, share(u.Components, len(d.Components), "component"))
+	}
+
+	if u.Source {
+		all = append(all, "revision of the source")
+	}
+
+	if len(u.Stages) > 0 {
+		all = append(all, fmt.Sprintf("%d of %d stages", len(u.Stages), len(d.Stages)))
+	}
+
+	return strings.Join(all, "; ")
+}
+
+// share names it if it is one, else how many of how many.
 func share(names []string, all int, what string) string {
 	if len(names) == 1 {
 		return what + " " + names[0]

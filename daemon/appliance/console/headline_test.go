@@ -40,6 +40,18 @@ func TestWhatNeedsAPersonIsTheHeadline(t *testing.T) {
 	uploads.Artifacts = &status.Artifacts{Conditions: []status.Check{{Name: "serving", State: status.CheckOK}, {Name: "room", State: status.CheckFailed}}}
 	components := fifty(0)
 	components.Components = []status.Component{{Name: "default/nfd", State: "failed"}, {Name: "default/qat", State: "waiting"}}
+	installing := fifty(0)
+	installing.Clusters = []status.Cluster{{Name: "edge", State: "installing"}, {Name: "far", State: "ready"}}
+	underway := fifty(0)
+	underway.Launch = status.Launch{State: status.LaunchRunning, Nodes: 50, Verified: 20}
+	underway.Clusters = []status.Cluster{
+		{Name: "edge", State: "waiting"}, {Name: "far", State: "new"}, {Name: "near", State: "ready"},
+	}
+	underway.Components = []status.Component{{Name: "default/nfd", State: "applying"}, {Name: "default/qat", State: "ready"}}
+	underway.Source = &status.Source{State: status.SourceWorking}
+	underway.Stages = []status.Stage{
+		{Name: "links-up", State: status.StateReady}, {Name: "kpa-ready", State: status.StateWorking, AfterReady: true},
+	}
 	several := fifty(0)
 	several.Components = []status.Component{{Name: "a/a", State: "refused"}, {Name: "a/b", State: "degraded"}, {Name: "a/c", State: "skipped"}}
 	working := fifty(8)
@@ -55,6 +67,9 @@ func TestWhatNeedsAPersonIsTheHeadline(t *testing.T) {
 		"Needs you: component default/nfd":                        components,
 		"Needs you: 2 of 3 components":                            several,
 		"Coming up":                                               working,
+		"Ready. On its way: cluster edge":                         installing,
+		"Ready. On its way: 30 of 50 nodes; 2 of 3 clusters; component default/nfd; " +
+			"revision of the source; 1 of 2 stages": underway,
 	} {
 		assert.Equal(t, want, Headline(d))
 		assert.Contains(t, RenderText(d, time.Time{}), "Firstlight 0.1.0   rack-7   "+want+"\n")
@@ -65,4 +80,11 @@ func TestWhatNeedsAPersonIsTheHeadline(t *testing.T) {
 	assert.Contains(t, RenderChanges(fifty(0), clusters), "firstlight: Needs you: cluster edge. Log in: ssh root@10.0.0.7\n")
 	assert.Contains(t, RenderChanges(clusters, fifty(0)), "firstlight: Ready. ")
 	assert.NotContains(t, RenderChanges(clusters, clusters), "Needs you")
+
+	// It is not told once more of each node and cluster that is on its way, as those have lines of their own.
+	further := underway
+	further.Launch.Verified, further.Launch.Text = 21, "21 of 50 nodes proven"
+	assert.NotContains(t, RenderChanges(underway, further), "Ready")
+	assert.Contains(t, RenderChanges(installing, fifty(0)), "firstlight: Ready. Log in: ssh root@10.0.0.7\n")
+	assert.Contains(t, RenderChanges(fifty(0), installing), "firstlight: Ready. On its way: cluster edge. Log in: ssh root@10.0.0.7\n")
 }

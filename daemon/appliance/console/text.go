@@ -305,7 +305,8 @@ func RenderChanges(before, after status.Document) string {
 		fmt.Fprintf(&b, "firstlight: launch: %s\n", oneBlock(after.Launch.Text, " "))
 	}
 
-	if before.State != after.State || Headline(before) != Headline(after) {
+	// What is on its way has lines of its own.
+	if before.State != after.State || before.Level() != after.Level() || attention(before) != attention(after) {
 		fmt.Fprintf(&b, "firstlight: %s. %s\n", Headline(after), after.Next)
 	}
 

@@ -29,8 +29,8 @@ const (
 func Secrets() []Secret {
 	const data, pki = "/var/lib/firstlight", "/etc/kubernetes/pki"
 	return []Secret{
-		{Name: "authority", Owner: "appliance", Files: []string{data + "/ca/ca.key"}, Away: true,
-			Used: "signs the certificates of all that the appliance serves by TLS; ramdisks trust it, and containerd of nodes for the registry", Rotated: never},
+		{Name: "authority", Owner: "appliance", Files: []string{data + "/ca/ca.key", data + "/ca/next.key"}, Away: true,
+			Used: "signs the certificates of all that the appliance serves by TLS; ramdisks trust it, and containerd of nodes for the registry", Rotated: "firstlightd rotate authority"},
 		{Name: "authority for BMCs", Owner: "appliance", Files: []string{data + "/ca/bmc/ca.key"}, Away: true,
 			Used: "signs what Ironic is shown in place of BMCs' certificates; Ironic alone trusts it", Rotated: "remove its folder, systemctl restart firstlightd"},
 		{Name: "certificates", Owner: "appliance", Files: []string{data + "/ca/*.key", "/run/firstlight/registry/server.pem"}, Away: true,

@@ -135,6 +135,7 @@ func TestAClusterHasTheUpdatesOfItsNamespace(t *testing.T) {
 		{Name: "default/december", State: "new", Workers: 1, Reboot: "IfRequired"},
 	}, all[0].Updates)
 	assert.True(t, all[0].Updates[0].IsStuck())
+	assert.Equal(t, stateOf(v1alpha1.PhaseUpdating), status.NodeUpdateUpdating)
 }
 
 func TestAClusterHasTheChecksOfItsVerification(t *testing.T) {

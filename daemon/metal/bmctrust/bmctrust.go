@@ -43,6 +43,8 @@ type Change struct {
 	Other      string    // SHA-256 of what answers instead
 	At         time.Time // that one was seen first
 	Unreadable string    // what is wrong with the record, with its path; "": nothing
+
+	Certificate string // what answers instead, PEM, for people
 }
 
 // Error implements error.

@@ -129,7 +129,7 @@ func TestIronicTellsPasswordsToThePinnedBMC(t *testing.T) {
 	assert.EqualValues(t, 1, families[0].Metric[0].GetGauge().GetValue(), families[0].GetName())
 	assert.EqualValues(t, 2, families[1].Metric[0].GetCounter().GetValue(), families[1].GetName())
 
-	_, err = pins.Trust(address, "")
+	_, err = pins.Trust(address, Fingerprint(second.Leaf))
 	require.NoError(t, err)
 	text, err := i.login(t, address)
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ type entry struct {
 func (e *entry) change() Change {
 	c := Change{Endpoint: e.Endpoint, Pinned: e.SHA256, Since: e.Time, Unreadable: e.unreadable}
 	if e.Other != nil {
-		c.Other, c.At = e.Other.SHA256, e.Other.Time
+		c.Other, c.At, c.Certificate = e.Other.SHA256, e.Other.Time, e.Other.Certificate
 	}
 	return c
 }
@@ -125,12 +125,32 @@ func (p *Pins) Change(b site.BMC) (Change, bool) {
 
 var fingerprints = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Trust accepts the certificate that a BMC shows in place of the pinned one. If fingerprint is not empty it must be
-// that one's. It returns what stands between no longer.
+// Offer is what stands between a BMC and its password, with the certificate that Trust would accept.
+func (p *Pins) Offer(endpoint string) (Change, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.offer(endpoint)
+}
+
+func (p *Pins) offer(endpoint string) (Change, error) {
+	e, err := p.load(endpoint)
+	switch {
+	case err != nil:
+		return Change{}, err
+	case e == nil:
+		return Change{}, fmt.Errorf("the BMC %s was not asked yet; its certificate is pinned when it is", endpoint)
+	case e.Other == nil:
+		return Change{}, fmt.Errorf("the BMC %s shows the certificate that is pinned", endpoint)
+	}
+	return e.change(), nil
+}
+
+// Trust accepts the certificate that a BMC shows in place of the pinned one, if that has this fingerprint. It returns
+// what stands between no longer.
 func (p *Pins) Trust(endpoint, fingerprint string) (Change, error) {
 	// People copy them with colons, in capitals, with the name of the digest.
 	fingerprint = strings.ReplaceAll(strings.TrimPrefix(strings.ToLower(fingerprint), "sha256:"), ":", "")
-	if fingerprint != "" && !fingerprints.MatchString(fingerprint) {
+	if !fingerprints.MatchString(fingerprint) {
 		return Change{}, errors.New("that is no fingerprint; give the 64 hexadecimal digits that firstlightd why shows")
 	}
 
@@ -144,23 +164,18 @@ func (p *Pins) Trust(endpoint, fingerprint string) (Change, error) {
 }
 
 func (p *Pins) trust(endpoint, fingerprint string) (Change, error) {
-	e, err := p.load(endpoint)
-	switch {
-	case err != nil:
+	was, err := p.offer(endpoint)
+	if err != nil {
 		return Change{}, err
-	case e == nil:
-		return Change{}, fmt.Errorf("the BMC %s was not asked yet; its certificate is pinned when it is", endpoint)
-	case e.Other == nil:
-		return Change{}, fmt.Errorf("the BMC %s shows the certificate that is pinned", endpoint)
-	case fingerprint != "" && e.Other.SHA256 != fingerprint:
-		return Change{}, fmt.Errorf("the BMC %s shows another certificate than that: sha256 %s", endpoint, e.Other.SHA256)
+	}
+	if was.Other != fingerprint {
+		return Change{}, fmt.Errorf("the BMC %s shows another certificate than that: sha256 %s", endpoint, was.Other)
 	}
 
-	was := e.change()
 	err = p.save(Pin{
 		Endpoint:    endpoint,
-		SHA256:      e.Other.SHA256,
-		Certificate: e.Other.Certificate,
+		SHA256:      was.Other,
+		Certificate: was.Certificate,
 		Time:        time.Now(),
 		Accepted:    true,
 	})

@@ -73,7 +73,12 @@ func TestAPinOutlivesTheDaemon(t *testing.T) {
 	assert.Equal(t, Fingerprint(second), change.Other)
 	assert.Len(t, again.Changes(), 1)
 
-	_, err := again.Trust(endpoint, Fingerprint(third))
+	offered, err := again.Offer(endpoint)
+	require.NoError(t, err)
+	assert.Equal(t, encodePEM(second), offered.Certificate)
+	_, err = again.Trust(endpoint, "")
+	require.ErrorContains(t, err, "64 hexadecimal digits", "accepted unseen")
+	_, err = again.Trust(endpoint, Fingerprint(third))
 	require.ErrorContains(t, err, "shows another certificate than that: sha256 "+Fingerprint(second))
 	_, err = again.Trust(endpoint, "abc")
 	require.ErrorContains(t, err, "64 hexadecimal digits")
@@ -91,10 +96,12 @@ func TestABMCThatIsItselfAgainIsNotHeld(t *testing.T) {
 	require.Error(t, p.Check(endpoint, second))
 	require.NoError(t, p.Check(endpoint, first))
 	assert.Empty(t, p.Changes())
-	_, err := p.Trust(endpoint, "")
+	_, err := p.Trust(endpoint, Fingerprint(first))
 	require.ErrorContains(t, err, "shows the certificate that is pinned")
-	_, err = p.Trust("10.0.0.6:443", "")
+	_, err = p.Trust("10.0.0.6:443", Fingerprint(first))
 	require.ErrorContains(t, err, "was not asked yet")
+	_, err = p.Offer(endpoint)
+	require.ErrorContains(t, err, "shows the certificate that is pinned")
 }
 
 // A power cut leaves the record whole or not there; what a torn one says is decided by a person.
@@ -109,7 +116,7 @@ func TestATornRecordIsNoFirstContact(t *testing.T) {
 	require.ErrorAs(t, p.Check(endpoint, leaf), &change)
 	assert.Contains(t, change.Text(), p.path(endpoint))
 	assert.Contains(t, change.Text(), Fingerprint(leaf))
-	_, err := p.Trust(endpoint, "")
+	_, err := p.Trust(endpoint, Fingerprint(leaf))
 	require.NoError(t, err)
 	require.NoError(t, p.Check(endpoint, leaf))
 	require.NoError(t, newPins(dir).Check(endpoint, leaf))

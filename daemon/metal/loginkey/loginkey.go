@@ -5,10 +5,8 @@ package loginkey
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -20,19 +18,11 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
-// Node is an installed node, as it is logged in to.
-type Node struct {
-	Name      string
-	Addresses []netip.Addr // the first that answers is taken
-	HostKey   string       // as in authorized_keys; "": it cannot be logged in to
-	Busy      string       // why it is not logged in to now, and waited for; "": it is
-}
-
 // Rotation replaces the log-in when somebody has asked for it.
 type Rotation struct {
 	Keys  *vault.Keys
-	Nodes func() ([]Node, error) // that are in service
-	Port  uint16                 // 22 if zero
+	Nodes func() ([]remote.Installed, error) // that are in service
+	Port  uint16                             // 22 if zero
 	Log   *slog.Logger
 
 	// Settle is how long the former key is kept at least: what was being installed when the next came into use may
@@ -44,10 +34,7 @@ type Rotation struct {
 	halfway bool     // the next key is in use
 }
 
-const (
-	interval  = 10 * time.Second // between two rounds
-	nodeLimit = time.Minute      // for one node in a round
-)
+const interval = 10 * time.Second // between two rounds
 
 // Run works on a rotation that was begun, also before a power cut, until ctx ends.
 func (r *Rotation) Run(ctx context.Context) error {
@@ -102,7 +89,7 @@ func (r *Rotation) admit(ctx context.Context, next ssh.Signer) error {
 	if err != nil {
 		return err
 	}
-	return r.onAll(ctx, false, func(ctx context.Context, n Node) error {
+	return r.onAll(ctx, false, func(ctx context.Context, n remote.Installed) error {
 		script := fmt.Sprintf(bringKey, blob(current), line(next))
 		if err := r.at(ctx, n, current, script); err != nil {
 			return err
@@ -117,7 +104,7 @@ func (r *Rotation) take(ctx context.Context, former ssh.Signer) error {
 	if err != nil {
 		return err
 	}
-	return r.onAll(ctx, true, func(ctx context.Context, n Node) error {
+	return r.onAll(ctx, true, func(ctx context.Context, n remote.Installed) error {
 		script := fmt.Sprintf(takeKey, blob(current), blob(former))
 		if r.at(ctx, n, current, script) == nil {
 			return nil
@@ -130,53 +117,19 @@ func (r *Rotation) take(ctx context.Context, former ssh.Signer) error {
 }
 
 // onAll does something on all nodes at once, and remembers those where it was not done.
-func (r *Rotation) onAll(ctx context.Context, halfway bool, do func(context.Context, Node) error) error {
+func (r *Rotation) onAll(ctx context.Context, halfway bool, do func(context.Context, remote.Installed) error) error {
 	nodes, err := r.Nodes()
 	if err != nil {
 		return err
 	}
 
-	var mu sync.Mutex
-	var waiting []string
-	var wg sync.WaitGroup
-	for _, n := range nodes {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, nodeLimit)
-			defer cancel()
-			if err := do(ctx, n); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				waiting = append(waiting, fmt.Sprintf("%s: %v", n.Name, err))
-			}
-		})
-	}
-
-	wg.Wait()
-	slices.Sort(waiting)
-	r.setWaiting(waiting, halfway)
+	r.setWaiting(remote.ChangeAll(ctx, nodes, do), halfway)
 	return nil
 }
 
 // at runs a script on a node as root, by one key alone; it must print done.
-func (r *Rotation) at(ctx context.Context, n Node, key ssh.Signer, script string) error {
-	if n.Busy != "" {
-		return errors.New(n.Busy)
-	}
-
-	shell := remote.Shell{Signer: key, Port: r.Port}
-	failed := errors.New("no address of it is known")
-	for _, addr := range n.Addresses {
-		out, said, err := shell.Run(ctx, addr, n.HostKey, script)
-		switch {
-		case err != nil:
-			failed = err
-		case strings.TrimSpace(out) != "done":
-			return fmt.Errorf("change its authorized_keys: %s", said)
-		default:
-			return nil
-		}
-	}
-	return failed
+func (r *Rotation) at(ctx context.Context, n remote.Installed, key ssh.Signer, script string) error {
+	return n.Change(ctx, remote.Shell{Signer: key, Port: r.Port}, script)
 }
 
 func (r *Rotation) setWaiting(nodes []string, halfway bool) {

@@ -59,9 +59,9 @@ func (r *rack) install(n *sshtest.Node) {
 // start is the daemon, which knows nothing but what is on DATA.
 func (r *rack) start() *Rotation {
 	r.keys = &vault.Keys{Dir: r.keys.Dir}
-	return &Rotation{Keys: r.keys, Log: slog.New(slog.DiscardHandler), Port: r.nodes[0].Port, Nodes: func() (all []Node, err error) {
+	return &Rotation{Keys: r.keys, Log: slog.New(slog.DiscardHandler), Port: r.nodes[0].Port, Nodes: func() (all []remote.Installed, err error) {
 		for i, n := range r.nodes {
-			node := Node{Name: "node" + string(rune('1'+i)), Addresses: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, byte(1 + i)})}, HostKey: n.HostKey()}
+			node := remote.Installed{Name: "node" + string(rune('1'+i)), Addresses: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, byte(1 + i)})}, HostKey: n.HostKey()}
 			if r.away[i] {
 				node.Addresses = []netip.Addr{netip.MustParseAddr("127.0.0.99")}
 			}
@@ -156,9 +156,9 @@ func TestANodeThatIsBeingInstalledIsWaitedFor(t *testing.T) {
 	require.NoError(t, r.keys.BeginRotation())
 	rotation := r.start()
 	nodes := rotation.Nodes
-	rotation.Nodes = func() ([]Node, error) {
+	rotation.Nodes = func() ([]remote.Installed, error) {
 		all, err := nodes()
-		return append(all, Node{Name: "node9", Busy: "it is being installed"}), err
+		return append(all, remote.Installed{Name: "node9", Busy: "it is being installed"}), err
 	}
 	require.NoError(t, rotation.Round(t.Context()))
 	assert.Contains(t, rotation.Note(), "it is waited for 1: node9: it is being installed")

@@ -130,6 +130,9 @@ const (
 	// isRestore: it comes with its status. A host that is there already is not restored.
 	isRestore = annotated + ` && '` + annotationStatus + `' in object.metadata.annotations && (oldObject == null` +
 		` || has(oldObject.metadata.annotations) && '` + annotationStatus + `' in oldObject.metadata.annotations)`
+	// isUnknown is whether the operator has never acted on a host (IsUnregistered).
+	isUnknown = `oldObject == null || !has(oldObject.status) || !has(oldObject.status.provisioning)` +
+		` || !has(oldObject.status.provisioning.state) || oldObject.status.provisioning.state == ''`
 	clearedIs = annotated + ` && '` + label.Cleared + `' in object.metadata.annotations` +
 		` ? object.metadata.annotations['` + label.Cleared + `'] : ''`
 	clearedWas = `oldObject != null && has(oldObject.metadata.annotations)` +
@@ -159,8 +162,9 @@ type conditions struct {
 func conditionsOf(daemon string) conditions {
 	isDaemon := `request.userInfo.username == '` + daemon + `'`
 	isForged := `request.operation == 'CREATE' && (` + clearedIs + `) != '' && !(` + isDaemon + `)`
-	// Not even its registration was cleared, which powers it on.
-	isNew := `request.operation == 'CREATE' && ((` + clearedIs + `) == '' || (` + isForged + `))`
+	// Not even its registration was cleared, which powers it on. That is so as long as nobody cleared it: whoever takes
+	// the pause away, of whatever value, and however often.
+	isNew := `(` + isUnknown + `) && ((` + clearedIs + `) == '' || (` + isForged + `))`
 	// It has an image that it was not cleared for.
 	isPending := `(` + imageIs + `) != '' && (` + imageMark + `) != (` + clearedIs + `)` +
 		` && (` + imageIs + `) != (` + installedIs + `)`

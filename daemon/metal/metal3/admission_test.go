@@ -234,6 +234,66 @@ metadata: {name: saved, annotations: {firstlight.dev/cleared: registration}}, sp
 	assert.Equal(t, label.Hold, h.Annotations[annotationPaused], "powered on unchecked")
 }
 
+// TestAHostWithoutImageIsNotPoweredOnUnchecked: a host whose image is missing is held until its registration is cleared,
+// whoever takes the pause away, of whatever value; and from then on it is not held.
+func TestAHostWithoutImageIsNotPoweredOnUnchecked(t *testing.T) { onEach(t, testPauses) }
+
+func testPauses(a *hostAPI) {
+	t := a.t
+	file := filepath.Join(t.TempDir(), "host.yaml")
+	pause := func(name string) string { return a.host(name).Annotations[annotationPaused] }
+	patch := func(name, value string, flags ...string) {
+		t.Helper()
+		a.must(append(flags, "-n", "metal3", "patch", "bmh", name, "--type=merge", "-p",
+			`{"metadata":{"annotations":{"`+annotationPaused+`":`+value+`}}}`)...)
+	}
+	asOwner := []string{"--as=ann@laptop", "--as-group=system:masters"}
+	for name, annotations := range map[string]string{
+		"bare":  "",
+		"owned": annotationPaused + `: "rack 7 is being cabled"`,
+	} {
+		require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost,
+metadata: {name: %s, namespace: metal3, annotations: {%s}}, spec: {online: true}}`, name, annotations), 0o600))
+		a.must("apply", "-f", file)
+	}
+	require.Equal(t, label.Hold, pause("bare"))
+	require.Equal(t, "rack 7 is being cabled", pause("owned"))
+
+	for _, name := range []string{"bare", "owned"} {
+		for who, flags := range map[string][]string{"a person": asOwner, "root": a.asRoot, "the daemon": nil} {
+			patch(name, "null", flags...)
+			assert.Equal(t, label.Hold, pause(name), "%s has %s powered on unchecked", who, name)
+		}
+		patch(name, `"mine"`)
+		assert.Equal(t, "mine", pause(name), "its owner may pause it")
+		patch(name, "null")
+		assert.Equal(t, label.Hold, pause(name), "powered on unchecked by way of another pause")
+		a.must("-n", "metal3", "annotate", "bmh", name, annotationPaused+"-", annotationStatus+"={}")
+		assert.Equal(t, label.Hold, pause(name), "powered on unchecked as if it were restored")
+		a.must("-n", "metal3", "annotate", "bmh", name, annotationStatus+"-")
+
+		h := a.host(name)
+		require.NoError(t, Reconciler{Client: a.client}.patchApplied(
+			t.Context(), StepRegister, NodeObjects{Applied: true, Host: h.DeepCopy()}, &h,
+		))
+		h = a.host(name)
+		require.Equal(t, clearedRegistration, h.Annotations[label.Cleared])
+		assert.NotContains(t, h.Annotations, annotationPaused, "held although it was cleared")
+		patch(name, `"mine"`)
+		patch(name, "null", asOwner...)
+		assert.Empty(t, pause(name), "held although it was cleared")
+		a.must("-n", "metal3", "annotate", "bmh", name, label.Cleared+"-")
+		assert.Equal(t, label.Hold, pause(name), "no longer cleared, and not powered on yet")
+	}
+
+	// One that the operator has acted on has been powered on; what was said of it may have been lost with a backup.
+	h := a.host("bare")
+	h.Status.Provisioning.State, h.Status.OperationalStatus, h.Status.ErrorType = metal3api.StateAvailable, "OK", ""
+	require.NoError(t, a.client.Status().Update(t.Context(), &h))
+	patch("bare", "null")
+	assert.Empty(t, pause("bare"), "held although nothing is left to clear")
+}
+
 // TestNoDiskIsErasedPastTheQuestion: what would write to disks without asking is refused, as it comes and later, and
 // says what to do instead; all else of a host may be edited.
 func TestNoDiskIsErasedPastTheQuestion(t *testing.T) { onEach(t, testDisks) }

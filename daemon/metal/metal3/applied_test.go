@@ -150,6 +150,22 @@ func TestAppliedHostsGoTheWayOfTheSitesNodes(t *testing.T) {
 	}
 }
 
+// TestAnAppliedHostThatIsTheApplianceStaysOnHold: with an image and without, and says why.
+func TestAnAppliedHostThatIsTheApplianceStaysOnHold(t *testing.T) {
+	ap := keysOnly()
+	ap.MACs = []string{"52:54:00:00:00:01"}
+	for _, image := range []*metal3api.Image{nil, appliedImage.DeepCopy()} {
+		have := applied(true, func(h *metal3api.BareMetalHost) {
+			h.Spec.Image, h.Spec.BootMACAddress = image, "52:54:00:00:00:01"
+		})
+		n, err := NewAppliedObjects(&site.Site{Name: "rack-7"}, AppliedHost{Host: have}, ap)
+		require.NoError(t, err)
+		d := decide(n, have, HostBackup{Host: *have}, nil)
+		assert.Equal(t, StepHold, d.Step)
+		assert.Contains(t, d.Sentence, "which never installs itself")
+	}
+}
+
 // TestWhereOverwriteOfAHostIsSaid: of one that the site gives to Cluster API, in site.yaml.
 func TestWhereOverwriteOfAHostIsSaid(t *testing.T) {
 	full := Contents{"/dev/sda": {Kinds: []string{"gpt", "ext4"}, Fingerprint: "data-00000000000a"}}

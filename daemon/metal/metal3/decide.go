@@ -97,6 +97,18 @@ func InService(h *metal3api.BareMetalHost) bool {
 	return false
 }
 
+// DescribeRamdisk is what a host does with the ramdisk, which knows whom it trusts from its boot on; "" if it runs none.
+func DescribeRamdisk(h *metal3api.BareMetalHost) string {
+	if IsErasing(h) {
+		return "has its disks erased"
+	}
+	switch state := h.Status.Provisioning.State; state {
+	case metal3api.StateInspecting, metal3api.StatePreparing, metal3api.StateProvisioning, metal3api.StateDeprovisioning:
+		return "is " + string(state)
+	}
+	return ""
+}
+
 // DecideDisc is Decide for a host that boots from a disc: the reason why it gets none to boot the ramdisk from, as a
 // sentence; "" if it gets one. h is nil if no host has the MAC; current: hosts were read from the API since the daemon
 // started.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/pxe"
 )
 
@@ -61,6 +62,28 @@ func onDisc(state metal3api.ProvisioningState) *metal3api.BareMetalHost {
 }
 
 // TestAHostBootsFromItsDiscOrFromTheNetwork, and from neither in service.
+// TestWhichHostsRunTheRamdisk: it trusts whom it was told to when it booted.
+func TestWhichHostsRunTheRamdisk(t *testing.T) {
+	erasing := in(metal3api.StateAvailable)
+	erasing.Annotations = map[string]string{annotationPaused: label.Erasing}
+	for _, c := range []struct {
+		host *metal3api.BareMetalHost
+		want string
+	}{
+		{in(metal3api.StateInspecting), "is inspecting"},
+		{in(metal3api.StatePreparing), "is preparing"},
+		{in(metal3api.StateProvisioning), "is provisioning"},
+		{in(metal3api.StateDeprovisioning), "is deprovisioning"},
+		{erasing, "has its disks erased"},
+		{in(metal3api.StateAvailable), ""},
+		{in(metal3api.StateProvisioned), ""},
+		{in(metal3api.StateExternallyProvisioned), ""},
+		{in(metal3api.StateRegistering), ""},
+	} {
+		assert.Equal(t, c.want, DescribeRamdisk(c.host))
+	}
+}
+
 func TestAHostBootsFromItsDiscOrFromTheNetwork(t *testing.T) {
 	const fromDisc = "host node-1 boots from the disc that its BMC has, not from the network"
 	for _, x := range []struct {

@@ -99,12 +99,13 @@ func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found 
 	case isFresh(have) && rec.IsLive():
 		return Decision{Step: StepForget} // the API had lost it, and someone applied it again: the record says how it is
 	case isFresh(have) && rec.Unreadable != "":
+	case n.Own != "": // Next holds it
 	case n.SameBMC != "":
 		return holdFor(ReasonDecision, "its BMC is also that of host %s; "+
 			"correct spec.bmc.address of the wrong one, or delete that host", n.SameBMC)
-	case n.Own == "" && have != nil && IsOnHold(have) && have.DeletionTimestamp != nil:
+	case have != nil && IsOnHold(have) && have.DeletionTimestamp != nil:
 		return Decision{Step: StepRelease}
-	case n.Own == "" && have != nil && IsOnHold(have) && !InService(have) &&
+	case have != nil && IsOnHold(have) && !InService(have) &&
 		(have.Status.HardwareDetails == nil || isUnderway(have) && !isChanging(have)):
 		return Decision{Step: StepRegister} // its image is put aside until it is at rest
 	case n.Applied && have != nil && n.Host.Spec.Image == nil && IsOnHold(have):
@@ -128,7 +129,7 @@ func decide(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found 
 	if n.Applied && !named && (d.Reason == ReasonDiskNotEmpty || d.Reason == ReasonInstalled) {
 		d.Sentence += fmt.Sprintf("; this host is not in site.yaml: give that value of overwrite to its annotation %s",
 			Overwrite)
-		if rec.Installed && isMachines(have) {
+		if rec.Installed && IsMachines(have) {
 			d.Sentence += ", or " + Released + " for all that machines leave on it"
 		}
 	}

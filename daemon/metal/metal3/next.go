@@ -180,7 +180,7 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 		Consent: want.Annotations[Overwrite],
 		Given:   have.Annotations[Overwrite],
 		Before:  rec.Installed,
-		Machine: isMachines(have),
+		Machine: IsMachines(have),
 	}); no != nil {
 		return *no
 	}
@@ -188,8 +188,8 @@ func Next(n NodeObjects, have *metal3api.BareMetalHost, rec HostBackup, found Co
 	return Decision{Step: StepImage}
 }
 
-// isMachines reports whether a machine of Cluster API has claimed a host.
-func isMachines(h *metal3api.BareMetalHost) bool {
+// IsMachines reports whether a machine of Cluster API has claimed a host.
+func IsMachines(h *metal3api.BareMetalHost) bool {
 	return h.Spec.ConsumerRef != nil && h.Spec.ConsumerRef.Kind == "Metal3Machine"
 }
 

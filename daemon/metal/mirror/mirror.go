@@ -4,6 +4,7 @@ package mirror
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -229,6 +230,29 @@ func poolState(owners []string) string {
 		}
 	}
 	return b.String()
+}
+
+// CheckCertificate is nil if the registry shows a certificate of who signs now, at each address of it.
+func (m *Mirror) CheckCertificate(ctx context.Context) error {
+	authority, err := m.Vault.Authority()
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority.Current())
+
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: pool}}
+	for _, addr := range Addrs(ServiceAddresses(m.Site())) {
+		at := netip.AddrPortFrom(addr, registryPort).String()
+		conn, err := dialer.DialContext(ctx, "tcp", at)
+		if err != nil {
+			return bringup.Wait("the registry at %s to show its certificate of the authority that signs: %v", at, err)
+		}
+		conn.Close()
+	}
+	return nil
 }
 
 func (m *Mirror) checkServed(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os/exec"
@@ -76,12 +77,13 @@ type teller struct {
 func (t *teller) tell(now time.Time) error {
 	m := t.mirror
 	addrs := ServiceAddresses(m.Site())
-	if !slices.Equal(addrs, t.settings.Addrs) || now.Sub(t.issued) >= certificateInterval {
-		authority, err := m.Vault.Authority()
-		if err != nil {
-			return err
-		}
+	authority, err := m.Vault.Authority()
+	if err != nil {
+		return err
+	}
 
+	if !slices.Equal(addrs, t.settings.Addrs) || now.Sub(t.issued) >= certificateInterval ||
+		!bytes.Equal(authority.PEM(), t.settings.Authority) {
 		pair, _, err := authority.Issue("registry", ca.Names{Of: "registry", Addrs: Addrs(addrs)})
 		if err != nil {
 			return err

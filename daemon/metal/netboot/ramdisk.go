@@ -1,10 +1,12 @@
 package netboot
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
 	"path"
+	"sync"
 	"time"
 
 	"firstlight.dev/firstlight/pxe/bootfile"
@@ -23,10 +25,12 @@ func (s *Server) ramdiskTail(name string, size int64) ([]byte, error) {
 }
 
 // ramdiskOpener opens the kernel and the ramdisk of the stick, whose root is given, each with its tail. They count as
-// changed when they began to be served: another stick, or another authority, came with a start of the daemon.
+// changed when they began to be served, since another stick came with a start of the daemon, or when the tail became
+// another one: the authority is replaced meanwhile.
 func ramdiskOpener(
 	root fs.FS, tailOf func(name string, size int64) ([]byte, error), since time.Time,
 ) func(*os.Root, string) (bootserver.File, fs.FileInfo, error) {
+	tails := tailTimes{since: since}
 	return func(_ *os.Root, name string) (bootserver.File, fs.FileInfo, error) {
 		file, info, err := openExtents(root, path.Join(ramdiskDir, name))
 		if err != nil {
@@ -39,8 +43,35 @@ func ramdiskOpener(
 		}
 
 		whole := concat.New(concat.Part{ReadSeeker: file, Size: info.Size()}, concat.Bytes(tail))
-		return whole, tailedInfo{info, whole.Size(), since}, nil
+		return whole, tailedInfo{info, whole.Size(), tails.of(name, tail)}, nil
 	}
+}
+
+// tailTimes knows since when each tail is as it is.
+type tailTimes struct {
+	since time.Time // of those that were never others
+
+	mu    sync.Mutex
+	tails map[string][]byte
+	times map[string]time.Time
+}
+
+func (t *tailTimes) of(name string, tail []byte) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.tails == nil {
+		t.tails, t.times = map[string][]byte{}, map[string]time.Time{}
+	}
+
+	former, known := t.tails[name]
+	switch {
+	case !known:
+		t.times[name] = t.since
+	case !bytes.Equal(former, tail):
+		t.times[name] = time.Now()
+	}
+	t.tails[name] = tail
+	return t.times[name]
 }
 
 // tailedInfo is the file's, but for its size and its time.

@@ -61,6 +61,13 @@ func TestARamdiskIsServedWithItsTail(t *testing.T) {
 		assert.EqualValues(t, sent.Len(), n)
 	}
 
+	tail = []byte("another authority")
+	f, info, err = open(nil, "initramfs")
+	require.NoError(t, err)
+	defer f.Close()
+	assert.EqualValues(t, len(file)+len(tail), info.Size())
+	assert.NotEqual(t, since, info.ModTime(), "who has half of the former one goes on with the other half of this one")
+
 	f, info, err = open(nil, "kernel")
 	require.NoError(t, err)
 	defer f.Close()

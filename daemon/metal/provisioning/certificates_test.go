@@ -48,9 +48,17 @@ nodes:
 		"known":   "its verifyCertificate is ca",
 		"unasked": "was not asked yet",
 	} {
-		_, _, err := p.TrustBMC(node, "")
+		_, _, err := p.TrustBMC(node, bmctrust.Fingerprint(second))
+		assert.ErrorContains(t, err, want)
+		_, err = p.BMCCertificate(node)
 		assert.ErrorContains(t, err, want)
 	}
+
+	offered, err := p.BMCCertificate("neighbor")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"10.0.0.5:443", bmctrust.Fingerprint(first), bmctrust.Fingerprint(second)},
+		[]string{offered.Endpoint, offered.Pinned, offered.SHA256})
+	assert.False(t, offered.Seen.IsZero())
 
 	// Servers of one chassis have one BMC.
 	before, now, err := p.TrustBMC("neighbor", bmctrust.Fingerprint(second))

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -78,30 +79,34 @@ func (p *Process) Run(ctx context.Context) error {
 	group.Go(func() error { return p.serveMetrics(ctx) })
 	group.Go(func() error {
 		f := &follower{dir: p.Settings, log: p.Log}
-		return rerun.OnChange(ctx, func() bool { return true }, f.place, func(ctx context.Context, at place) error {
+		return rerun.OnChange(ctx, func() bool { return true }, f.place, func(ctx context.Context, at []netip.Prefix) error {
 			s, err := newServer(p.config(f, at), layout)
 			if err != nil {
 				return err
 			}
-			p.Log.Info("container images are served", "at", at.addrs)
+			p.Log.Info("container images are served", "at", at)
 			return s.Run(ctx)
 		})
 	})
 	return group.Wait()
 }
 
-// config is what is served at a place, with what is told of clients and certificate at the moment of each question.
-func (p *Process) config(f *follower, at place) Config {
+// config is what is served at addresses, with what is told of clients, certificate and trust at the moment of each
+// question.
+func (p *Process) config(f *follower, at []netip.Prefix) Config {
 	return Config{
-		Addrs:       at.addrs,
-		Port:        p.Port,
-		Store:       p.Store,
-		Owner:       func(addr netip.Addr) string { return f.now.Load().owners[addr] },
-		Writers:     f.now.Load().writers,
-		Registry:    p.metrics.NewRegistry("registry"),
-		Log:         limit.Log(p.Log),
-		Known:       func(addr netip.Addr) bool { return f.now.Load().known[addr] },
-		Public:      map[string][]byte{"/ca.crt": []byte(at.authority), "/packages.asc": []byte(at.packages)},
+		Addrs:    at,
+		Port:     p.Port,
+		Store:    p.Store,
+		Owner:    func(addr netip.Addr) string { return f.now.Load().owners[addr] },
+		Writers:  func() *x509.CertPool { return f.now.Load().writers },
+		Registry: p.metrics.NewRegistry("registry"),
+		Log:      limit.Log(p.Log),
+		Known:    func(addr netip.Addr) bool { return f.now.Load().known[addr] },
+		Public: func() map[string][]byte {
+			now := f.now.Load()
+			return map[string][]byte{"/ca.crt": now.authority, "/packages.asc": now.packages}
+		},
 		Certificate: func() (tls.Certificate, error) { return f.now.Load().certificate, nil },
 	}
 }
@@ -129,12 +134,6 @@ func (p *Process) serveMetrics(ctx context.Context) error {
 	return nil
 }
 
-// place is the part of settings with which serving begins anew.
-type place struct {
-	addrs               []netip.Prefix
-	authority, packages string
-}
-
 // follower reads settings again when they changed.
 type follower struct {
 	dir string
@@ -147,15 +146,15 @@ type follower struct {
 	complain string    // what was wrong then
 }
 
-// place is where to serve; false: nowhere yet. It is asked every second.
-func (f *follower) place() (place, bool) {
+// place is where to serve, and begin anew when that changes; false: nowhere yet. It is asked every second.
+func (f *follower) place() ([]netip.Prefix, bool) {
 	f.refresh(time.Now())
 	t := f.now.Load()
 	if t == nil || len(t.addrs) == 0 {
-		return place{}, false
+		return nil, false
 	}
 
-	return place{t.addrs, string(t.authority), string(t.packages)}, true
+	return t.addrs, true
 }
 
 // settled is how much older than its reading a change of the folder must be: two changes may have the same time.

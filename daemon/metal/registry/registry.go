@@ -56,14 +56,14 @@ type Config struct {
 
 	// Certificate is asked for at every connection, so that a renewed one is used at once.
 	Certificate func() (tls.Certificate, error)
-	Writers     *x509.CertPool // signed the writers' certificates
+	Writers     func() *x509.CertPool // signed the writers' certificates, likewise
 
 	// Owner says whose uploaded images a machine gets, by its address; "": nobody's. nil: nobody gets any.
 	Owner func(netip.Addr) string
 
-	// Public are texts that a node needs before it trusts anything, by path: /ca.crt, the certificate of
-	// who signed Certificate. Whoever asks for them must have another reason to believe the answer.
-	Public map[string][]byte
+	// Public are texts that a node needs before it trusts anything, by path: /ca.crt, the certificates of
+	// who may have signed Certificate. Whoever asks for them must have another reason to believe the answer.
+	Public func() map[string][]byte
 
 	Registry prometheus.Registerer // may be nil
 	Log      *slog.Logger
@@ -136,15 +136,7 @@ func (s *Server) Run(ctx context.Context) error {
 		Handler: s,
 		Log:     s.config.Log,
 		Known:   s.config.Known,
-		TLS: &tls.Config{
-			MinVersion: tls.VersionTLS12,
-			ClientAuth: tls.VerifyClientCertIfGiven,
-			ClientCAs:  s.config.Writers,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-				c, err := s.config.Certificate()
-				return &c, err
-			},
-		},
+		TLS:     &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.newTLS},
 	}
 	group, serving := errgroup.WithContext(ctx)
 	group.Go(func() error { s.runCollector(serving); return nil })
@@ -156,6 +148,20 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
+// newTLS is for one connection.
+func (s *Server) newTLS(*tls.ClientHelloInfo) (*tls.Config, error) {
+	certificate, err := s.config.Certificate()
+	if err != nil {
+		return nil, err
+	}
+
+	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}
+	if s.config.Writers != nil {
+		c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, s.config.Writers()
+	}
+	return c, nil
+}
+
 // addresses is the text at AddressesPath.
 func (s *Server) addresses() (text []byte) {
 	for _, a := range s.config.Addrs {
@@ -164,13 +170,22 @@ func (s *Server) addresses() (text []byte) {
 	return text
 }
 
+// public is a text for everybody.
+func (s *Server) public(path string) (text []byte, ok bool) {
+	if path == AddressesPath {
+		return s.addresses(), true
+	}
+	if s.config.Public == nil {
+		return nil, false
+	}
+	text, ok = s.config.Public()[path]
+	return text, ok
+}
+
 // guard decides who may do what, and under which name.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, public := s.config.Public[r.URL.Path]
-		if r.URL.Path == AddressesPath {
-			text, public = s.addresses(), true
-		}
+		text, public := s.public(r.URL.Path)
 
 		if public && r.Method == http.MethodGet {
 			_, _ = w.Write(text)

@@ -152,7 +152,7 @@ func digestOf(t *testing.T, i v1.Image) string {
 
 func TestTheSticksImagesArePulledByAnybody(t *testing.T) {
 	b := newFixture(t)
-	b.config.Registry, b.config.Public = b.metrics, map[string][]byte{"/ca.crt": b.ca.PEM()}
+	b.config.Registry, b.config.Public = b.metrics, func() map[string][]byte { return map[string][]byte{"/ca.crt": b.ca.PEM()} }
 	host := b.start()
 	for _, ref := range []string{host + "/pause:3.10.2", host + "/pause@" + digestOf(t, b.stick)} {
 		image, err := remote.Image(reference(t, ref), remote.WithTransport(b.client("")))
@@ -355,7 +355,7 @@ func TestRunServesByTLSUntilItsContextEnds(t *testing.T) {
 	// An address of its own and a port below the range the kernel hands out: nobody else has them.
 	addr, other := netip.MustParseAddrPort("127.38.81.1:15000"), netip.MustParseAddrPort("127.38.82.1:15000")
 	b.config.Addrs = []netip.Prefix{netip.MustParsePrefix("127.38.81.1/24"), netip.MustParsePrefix("127.38.82.1/24")}
-	b.config.Port, b.config.Writers = addr.Port(), b.ca.Pool()
+	b.config.Port, b.config.Writers = addr.Port(), b.ca.Pool
 	pair := b.ca.certificate("registry", addr.Addr(), other.Addr())
 	b.config.Certificate = func() (tls.Certificate, error) { return pair, nil }
 	s, err := New(b.config)

@@ -21,7 +21,7 @@ import (
 type Settings struct {
 	Addrs     []netip.Prefix // as in Config
 	Pair      []byte         // its certificate and the key of that, PEM
-	Authority []byte         // the certificate of who signed that, and the writers', PEM; public as /ca.crt
+	Authority []byte         // the certificates of who signed that, and the writers', PEM; public as /ca.crt
 	Packages  []byte         // the key of the packages, armored; public as /packages.asc
 
 	Known  []netip.Addr          // nodes of the site

@@ -130,7 +130,9 @@ func TestTheFollowerTakesUpWhatChanges(t *testing.T) {
 	require.NoError(t, s.Write(dir, os.Getgid()))
 	at, ok := f.place()
 	assert.True(t, ok)
-	assert.Equal(t, place{s.Addrs, string(a.PEM()), "a key\n"}, at)
+	assert.Equal(t, s.Addrs, at)
+	assert.Equal(t, string(a.PEM()), string(f.now.Load().authority))
+	assert.Equal(t, "a key\n", string(f.now.Load().packages))
 
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
@@ -158,5 +160,5 @@ func TestTheFollowerTakesUpWhatChanges(t *testing.T) {
 	require.NoError(t, settingsOf(t, a, "10.7.0.1/24").Write(dir, os.Getgid()))
 	at, ok = f.place()
 	assert.True(t, ok)
-	assert.Equal(t, "10.7.0.1/24", at.addrs[0].String())
+	assert.Equal(t, "10.7.0.1/24", at[0].String())
 }

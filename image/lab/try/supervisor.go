@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"firstlight.dev/firstlight/assets/carrier"
 	"firstlight.dev/firstlight/image/lab/container"
 	"firstlight.dev/firstlight/image/lab/netns"
 	"firstlight.dev/firstlight/image/lab/process"
@@ -223,7 +224,7 @@ func (s *supervisor) startAppliance(ctx context.Context) (*process.Child, error)
 		Cgroup:  cgroup,
 		Parents: s.parents,
 		User:    s.made.Unpacked,
-		Kind:    cgroup,
+		Kind:    carrier.Try,
 	}, s.rack.path(planFile), s.first, func(pid int) error {
 		for _, c := range s.cables {
 			if err := c.bridge.Connect(ctx, pid, "appliance", c.nic); err != nil {

@@ -29,8 +29,10 @@ func TestServersAreInstalledByADebianMachine(t *testing.T) {
 			restricts: "getenforce", says: "Enforcing\n",
 		},
 		{
-			name: "bookworm with AppArmor", suite: "bookworm", kernel: "linux-image-amd64", nic: "e1000e",
-			packages: "apparmor", restricts: "aa-enabled", says: "Yes\n",
+			name: "bookworm without IPv6, with AppArmor and a firewall", suite: "bookworm", kernel: "linux-image-amd64",
+			nic: "e1000e", packages: "apparmor", hook: "testdata/drop-by-default",
+			restricts: "aa-enabled; nft list ruleset | grep --count 'policy drop'; test -e /proc/net/if_inet6 || echo no IPv6",
+			says:      "Yes\n2\nno IPv6\n",
 		},
 	} {
 		t.Run(m.name, func(t *testing.T) {

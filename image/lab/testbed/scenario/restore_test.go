@@ -68,7 +68,7 @@ func takesOver(t *testing.T, name string, n int) {
 	require.NoError(t, d.Sandbox.WriteFile("/run/rack.age", sealed, 0o600))
 	require.NoError(t, d.Sandbox.WriteFile("/run/recovery.key", key, 0o600))
 	_, err := d.Sandbox.Run(ctx, "firstlightd", "restore", "/run/rack.age", "--key", "/run/recovery.key")
-	require.ErrorContains(t, err, "this stick is not blank: it has records of host node1")
+	require.ErrorContains(t, err, "this appliance is not blank: it has records of host node1")
 }
 
 var recoveryKey = regexp.MustCompile(`AGE-SECRET-KEY-1[0-9A-Z]+`)

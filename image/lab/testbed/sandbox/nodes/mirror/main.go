@@ -72,9 +72,11 @@ func run(ctx context.Context, args []string) error {
 		Port:    5000,
 		Layout:  images,
 		Store:   filepath.Join(args[0], "registry"),
-		Writers: authority.Pool(),
+		Writers: authority.Pool,
 		Log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Public:  map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()},
+		Public: func() map[string][]byte {
+			return map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()}
+		},
 		Certificate: func() (tls.Certificate, error) {
 			pair, _, err := authority.Issue("registry", ca.Names{Of: "registry", Addrs: addrs})
 			if err != nil {

@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"firstlight.dev/firstlight/assets/guest"
+	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
+)
+
+// TestTheStagesThatTrustTheAuthorityAreInThePlan: one that is not is not looked at before the next authority signs.
+func TestTheStagesThatTrustTheAuthorityAreInThePlan(t *testing.T) {
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	for of, plan := range map[string][]bringup.Stage{
+		"appliance": New(log).runner.Plan,
+		"guest":     NewGuest(log, guest.Placement{Folder: guest.Folder}).runner.Plan,
+	} {
+		var names []string
+		for _, s := range plan {
+			names = append(names, s.Name)
+		}
+		assert.Subset(t, names, append(authorityStages(), authorityMinted), of)
+	}
+}
+
+func TestNothingIsRotatedBeforeTheApplianceHasATime(t *testing.T) {
+	_, err := New(slog.New(slog.DiscardHandler)).rotate("authority", nil)
+	assert.ErrorContains(t, err, "the appliance is still starting", "an authority was minted beside DATA")
+}
+
+func TestWhenAnInstallerWorksOnACluster(t *testing.T) {
+	updating := []status.NodeUpdate{{State: strings.ToLower(v1alpha1.PhaseUpdating)}}
+	for _, c := range []struct {
+		name    string
+		cluster status.Cluster
+		want    bool
+	}{
+		{"installed", status.Cluster{Kind: status.KindProvisioning, State: status.ClusterReady}, false},
+		{"being installed", status.Cluster{Kind: status.KindProvisioning, State: status.ClusterInstalling}, true},
+		{"being changed", status.Cluster{Kind: status.KindProvisioning, State: "changing"}, true},
+		{"being deleted", status.Cluster{Kind: status.KindProvisioning, State: status.ClusterDeleting}, true},
+		{"waiting for hosts", status.Cluster{Kind: status.KindProvisioning, State: status.ClusterWaiting}, false},
+		{"its nodes being updated", status.Cluster{Kind: status.KindProvisioning, State: status.ClusterReady, Updates: updating}, true},
+		{"of Cluster API, which nobody logs in to", status.Cluster{Kind: status.KindCluster, State: status.ClusterInstalling}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, isBeingChanged(c.cluster)) })
+	}
+}
