@@ -87,7 +87,9 @@ var (
 )
 
 // startSSH lets the appliance in at an installed server, by the host key and to the keys that its config drive has.
-func startSSH(t *testing.T, ctx context.Context, d *scenario.Scenario, h *simulator.Server, address string) *sshtest.Node {
+func startSSH(
+	t *testing.T, ctx context.Context, d *scenario.Scenario, h *simulator.Server, address string,
+) *sshtest.Node {
 	t.Helper()
 	drive := h.InstalledDrive()
 	private := strings.ReplaceAll(string(privateHostKey.Find(drive)), `\n`, "\n") + "\n"
@@ -150,6 +152,22 @@ func (r *rackInService) checkUntouched(ctx context.Context, when string) {
 		assert.Empty(r.t, b.Writes()[r.orders[name]:], "%s: orders to the BMC of %s", when, name)
 	}
 	onDisk(r.t, r.d, scenario.ImageA)
+}
+
+// checkAnswerIsTheBMCs: asked for the power of a server whose BMC takes another password, Ironic does not know it.
+func (r *rackInService) checkAnswerIsTheBMCs(ctx context.Context, h *simulator.Server) {
+	r.t.Helper()
+	h.SetFaults(simulator.Faults{Password: "somebody changed it"})
+	known, err := r.d.Nodes(ctx)
+	require.NoError(r.t, err)
+	require.EventuallyWithT(r.t, func(c *assert.CollectT) {
+		assert.NoError(c, r.d.AskPower(ctx, known[h.Name].UUID))
+	}, 10*time.Minute, time.Second)
+	require.EventuallyWithT(r.t, func(c *assert.CollectT) {
+		known, err := r.d.Nodes(ctx)
+		assert.NoError(c, err)
+		assert.NotEmpty(c, known[h.Name].Error)
+	}, 10*time.Minute, time.Second)
 }
 
 // restartDaemon kills the daemon, and waits until what is started in its place has hosts in service guarded.

@@ -49,6 +49,7 @@ func TestARackInServiceNoticesNoRotation(t *testing.T) {
 	time.Sleep(soak)
 	r.checkUntouched(ctx, "a minute later")
 	r.checkNothingWaits(ctx)
+	r.checkAnswerIsTheBMCs(ctx, d.Servers.Hosts()[0])
 }
 
 // passwordOf is the password that Ironic is given for the BMC of a node.
