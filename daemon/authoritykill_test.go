@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -35,6 +36,7 @@ import (
 // killFixture is what the processes of the test share: an appliance's folders, and nodes to log in to.
 type killFixture struct {
 	Dir   string // of the authority, "settings" and "store" of the registry
+	Serve uint16 // port of the registry
 	Port  uint16 // of nodes' sshd
 	Key   []byte // of the log-in, PEM
 	Nodes []killNode
@@ -45,7 +47,6 @@ type killNode struct{ Addr, HostKey, Dir string }
 const (
 	killFixtureEnv = "FIRSTLIGHT_AUTHORITY_FIXTURE" // the process that it is set for is the role below
 	killRoleEnv    = "FIRSTLIGHT_AUTHORITY_ROLE"
-	killPort       = 8013
 )
 
 // killSettle is how long a stage lasts. A ramdisk lives for half of it, so that a busy machine has the other half.
@@ -124,6 +125,10 @@ func TestTheDaemonIsKilledWhileTheAuthorityIsReplaced(t *testing.T) {
 func newKillFixture(t *testing.T) *killFixture {
 	signer, file := sshtest.NewKeyFile(t)
 	f := &killFixture{Dir: t.TempDir(), Key: file}
+	free, err := net.Listen("tcp", netip.AddrPortFrom(killPrefix().Addr(), 0).String())
+	require.NoError(t, err)
+	f.Serve = uint16(free.Addr().(*net.TCPAddr).Port)
+	require.NoError(t, free.Close())
 	for i := range 2 {
 		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(11 + i)}), f.Port)
 		n := sshtest.NewAt(t, at.String())
@@ -184,7 +189,7 @@ func (r *killFixture) ask(trusted []byte) error {
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{RootCAs: pool},
 	}}
-	response, err := client.Get(fmt.Sprintf("https://%s:%d/ca.crt", killPrefix().Addr(), killPort))
+	response, err := client.Get(fmt.Sprintf("https://%s:%d/ca.crt", killPrefix().Addr(), r.Serve))
 	if err != nil {
 		return err
 	}
@@ -237,10 +242,13 @@ func TestAProcessOfTheAppliance(t *testing.T) {
 			Layout:   filepath.Join(r.Dir, "none"),
 			Store:    filepath.Join(r.Dir, "store"),
 			Metrics:  filepath.Join(r.Dir, "run", "metrics.sock"),
-			Port:     killPort,
+			Port:     r.Serve,
 			Log:      slog.Default(),
 		}
-		require.NoError(t, p.Run(t.Context()))
+		for t.Context().Err() == nil { // its unit starts it again
+			slog.Warn("the registry ended", "error", p.Run(t.Context()))
+			time.Sleep(time.Second)
+		}
 	}
 	require.NoError(t, r.runDaemon(t.Context()))
 }

@@ -17,6 +17,7 @@ var systemTrust = []string{"ca-certificates/", "update-ca-certificates", "/etc/s
 // systemTrustUses are the files that may name it, each with what it does there.
 var systemTrustUses = map[string]string{
 	"daemon/clusters/installer/distrust.go":                        "takes back what earlier versions wrote",
+	"daemon/metal/authority/authority.go":                          "waits for nodes of earlier versions",
 	"daemon/metal/ironic/config.go":                                "Ironic checks the servers of other people's images",
 	"overlays/ramdisk/usr/lib/python3/dist-packages/firstlight.py": "knows disks of earlier versions",
 }
