@@ -73,7 +73,7 @@ func (d *Daemon) newAuthorityRotation(secrets *vault.Vault) *authority.Rotation 
 		Authority:  secrets.Authority,
 		Names:      secrets.Names,
 		Installing: d.listInstalling,
-		Nodes:      d.trustingNodes,
+		Nodes:      d.loginNodes,
 		LogIn:      secrets.Keys.AccessSigner,
 		Told: func(ctx context.Context, trusted, next []byte) ([]string, error) {
 			c, err := d.metal.Client()
@@ -150,20 +150,6 @@ func isBeingChanged(c status.Cluster) bool {
 	})
 }
 
-// trustingNodes are the nodes in service that the appliance logs in to. Machines of Cluster API are told otherwise.
-func (d *Daemon) trustingNodes() ([]remote.Installed, error) {
-	nodes, err := d.loginNodes()
-	if err != nil {
-		return nil, err
-	}
-	hosts, _ := d.metal.Hosts.List()
-	return slices.DeleteFunc(nodes, func(n remote.Installed) bool {
-		return slices.ContainsFunc(hosts, func(h metal3api.BareMetalHost) bool {
-			return h.Name == n.Name && metal3.IsMachines(&h)
-		})
-	}), nil
-}
-
 // rotate begins to replace a secret; nodes are those whose BMCs are meant, all if there are none.
 func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 	switch secret {
@@ -222,7 +208,7 @@ func (d *Daemon) rotateBMCs(nodes []string) (string, error) {
 }
 
 // loginNodes are the nodes that the appliance logs in to, and those that are being installed: these have the log-in that
-// was in use when their installation began.
+// was in use when their installation began. Machines of Cluster API are told otherwise.
 func (d *Daemon) loginNodes() ([]remote.Installed, error) {
 	hosts, current := d.metal.Hosts.List()
 	if !current {
@@ -238,6 +224,7 @@ func (d *Daemon) loginNodes() ([]remote.Installed, error) {
 	for i := range hosts {
 		h := &hosts[i]
 		switch {
+		case metal3.IsMachines(h): // nobody logs in to it
 		case metal3.InService(h):
 			all = append(all, d.loginNode(h.Name, known[h.Name].Address))
 		case h.Status.Provisioning.State == metal3api.StateProvisioning:

@@ -6,12 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"firstlight.dev/firstlight/assets/guest"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
 // TestTheStagesThatTrustTheAuthorityAreInThePlan: one that is not is not looked at before the next authority signs.
@@ -32,6 +36,30 @@ func TestTheStagesThatTrustTheAuthorityAreInThePlan(t *testing.T) {
 func TestNothingIsRotatedBeforeTheApplianceHasATime(t *testing.T) {
 	_, err := New(slog.New(slog.DiscardHandler)).rotate("authority", nil)
 	assert.ErrorContains(t, err, "the appliance is still starting", "an authority was minted beside DATA")
+}
+
+// TestNobodyLogsInToMachinesOfClusterAPI: a rotation that waited for one would wait forever.
+func TestNobodyLogsInToMachinesOfClusterAPI(t *testing.T) {
+	d := New(slog.New(slog.DiscardHandler))
+	d.metal.Hosts.Backups.Dir = t.TempDir()
+	host := func(name string, state metal3api.ProvisioningState, consumer string) (h metal3api.BareMetalHost) {
+		h.Name, h.Status.Provisioning.State = name, state
+		if consumer != "" {
+			h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: consumer}
+		}
+		return h
+	}
+	require.NoError(t, d.metal.Hosts.Set([]metal3api.BareMetalHost{
+		host("node-1", metal3api.StateProvisioned, "Provisioning"),
+		host("node-2", metal3api.StateProvisioned, "Metal3Machine"),
+		host("node-3", metal3api.StateProvisioning, ""),
+		host("node-4", metal3api.StateProvisioning, "Metal3Machine"),
+		host("node-5", metal3api.StateAvailable, ""),
+	}))
+
+	nodes, err := d.loginNodes()
+	require.NoError(t, err)
+	assert.Equal(t, []remote.Installed{{Name: "node-1"}, {Name: "node-3", Busy: "it is being installed"}}, nodes)
 }
 
 func TestWhenAnInstallerWorksOnACluster(t *testing.T) {
