@@ -145,9 +145,7 @@ func isBeingChanged(c status.Cluster) bool {
 	case status.ClusterInstalling, status.ClusterDeleting, strings.ToLower(v1alpha1.PhaseChanging):
 		return c.Kind == status.KindProvisioning
 	}
-	return slices.ContainsFunc(c.Updates, func(u status.NodeUpdate) bool {
-		return u.State == strings.ToLower(v1alpha1.PhaseUpdating)
-	})
+	return slices.ContainsFunc(c.Updates, status.NodeUpdate.IsUnderway)
 }
 
 // rotate begins to replace a secret; nodes are those whose BMCs are meant, all if there are none.

@@ -68,7 +68,7 @@ func (u Underway) None() bool {
 // says that.
 func (d Document) Underway() (u Underway) {
 	for _, c := range d.Clusters {
-		isUpdated := slices.ContainsFunc(c.Updates, func(n NodeUpdate) bool { return n.State == NodeUpdateUpdating })
+		isUpdated := slices.ContainsFunc(c.Updates, NodeUpdate.IsUnderway)
 		if c.Error == "" && (c.State != ClusterReady || isUpdated) {
 			u.Clusters = append(u.Clusters, c.Name)
 		}

@@ -228,6 +228,9 @@ type UpdatedNode struct {
 // NodeUpdateUpdating is the state of a NodeUpdate while a node is out of service for it.
 const NodeUpdateUpdating = "updating"
 
+// IsUnderway reports whether a node is out of service for it.
+func (u NodeUpdate) IsUnderway() bool { return u.State == NodeUpdateUpdating }
+
 // IsStuck reports whether a person is needed.
 func (u NodeUpdate) IsStuck() bool { return u.State == "failed" || u.State == "refused" }
 

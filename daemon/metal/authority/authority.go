@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/engine/remote"
@@ -59,17 +60,12 @@ const (
 
 // Run works on a rotation that was begun, also before a power cut, until ctx ends.
 func (r *Rotation) Run(ctx context.Context) error {
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := r.Round(ctx); err != nil {
 			r.Log.Warn("the authority is not replaced yet", "error", err)
 		}
-
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(interval):
-		}
-	}
+	}, interval)
+	return nil
 }
 
 // Round takes a rotation as far as those answer who are waited for.

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
@@ -167,14 +169,8 @@ func (r *Rotation) choose(nodes []string) (chosen []account, err error) {
 
 // Run works on rotations that were begun, also before a power cut, until ctx ends.
 func (r *Rotation) Run(ctx context.Context) error {
-	for {
-		r.Round(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(interval):
-		}
-	}
+	wait.UntilWithContext(ctx, r.Round, interval)
+	return nil
 }
 
 // Round takes every rotation as far as it gets now.

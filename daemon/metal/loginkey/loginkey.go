@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/engine/remote"
@@ -38,17 +39,12 @@ const interval = 10 * time.Second // between two rounds
 
 // Run works on a rotation that was begun, also before a power cut, until ctx ends.
 func (r *Rotation) Run(ctx context.Context) error {
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := r.Round(ctx); err != nil {
 			r.Log.Warn("log-in to nodes is not replaced yet", "error", err)
 		}
-
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(interval):
-		}
-	}
+	}, interval)
+	return nil
 }
 
 // Round takes a rotation as far as nodes answer.
