@@ -29,6 +29,7 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		Document: d.Document,
 		Why:      d.verifier.Why,
 		Traces:   d.boot.Traces,
+		Packets:  d.boot.Packets,
 		Unknown:  d.metal.UnknownMachines,
 		Site:     d.host.Site,
 		Networks: d.host.Addresses,

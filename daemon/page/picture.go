@@ -48,6 +48,7 @@ type picture struct {
 	pods      map[string]answer[podAnswer]      // that somebody looks at, by podKey
 	logs      map[string]answer[logAnswer]      // that somebody reads, by logKey
 	chains    map[string]answer[chainAnswer]    // likewise, by status.ClusterRef
+	packets   map[string]answer[packetsAnswer]  // of nodes that somebody looks at, by packetsKey
 	secrets   *answer[vault.Listing]            // nil while nobody looks
 
 	versions *answer[updateAnswer] // likewise
@@ -97,6 +98,7 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		pods:         s.pods.known(),
 		logs:         s.logs.known(),
 		chains:       s.chains.known(),
+		packets:      s.packets.known(),
 
 		discover: s.sources.Site().Discover,
 		siteText: s.sources.SiteText(),
@@ -206,6 +208,7 @@ func (p *picture) digestAnswers() error {
 		addDigests(p.watched, watchedPod, p.pods),
 		addDigests(p.watched, watchedLog, p.logs),
 		addDigests(p.watched, watchedChain, p.chains),
+		addDigests(p.watched, watchedPackets, p.packets),
 	)
 	if p.secrets != nil {
 		err = errors.Join(err, addDigests(p.watched, watchedSecrets, map[string]answer[vault.Listing]{"": *p.secrets}))

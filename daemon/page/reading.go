@@ -34,11 +34,19 @@ const (
 	watchedChain    = "chain "
 	watchedSecrets  = "secrets "
 	watchedVersions = "versions "
+	watchedPackets  = "packets "
 )
 
 // readings are all of them. A role has the rights of those that it covers.
 func readings() []reading {
 	return []reading{
+		{
+			pattern:  nodePattern,
+			resource: "boots",
+			needs:    Viewer,
+			ask:      (*Server).askPackets,
+			shows:    func(p *picture, r *http.Request) string { return watchedPackets + p.packetsKey(r.PathValue("name")) },
+		},
 		{
 			pattern:  "/clusters/{name}",
 			resource: "workloads",

@@ -16,6 +16,7 @@ import (
 	"firstlight.dev/firstlight/daemon/addons/chain/counters"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
+	"firstlight.dev/firstlight/pxe/capture"
 )
 
 // TestPagesOfWhatIsReadAloneAreDrawnAgain: when a cluster, or what else is read while somebody looks, says something new,
@@ -106,6 +107,10 @@ func TestPagesOfWhatIsReadAloneAreDrawnAgain(t *testing.T) {
 				}
 				s.chains.expire("edge")
 			}, chainPath("edge"), []string{chainPath("edge")}},
+			{"packets", func() {
+				of.packets[mac(0)] = []capture.Exchange{{Protocol: capture.DHCP, Kind: capture.Discover, Count: 1}}
+				s.packets.expire(mustPicture(t, s).packetsKey("node-000"))
+			}, "/nodes/node-000", []string{"/nodes/node-000"}},
 			{"secrets", func() {
 				secrets = vault.Listing{Error: "DATA is gone"}
 				s.secrets.expire("")

@@ -4,18 +4,27 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
+	"firstlight.dev/firstlight/pxe"
+	"firstlight.dev/firstlight/pxe/capture"
 	"firstlight.dev/firstlight/pxe/lease"
 )
 
 // full is a site of 200 nodes on which all lists are as long as they get.
 func full() *state {
 	of := rack(200)
+	for i := range 2 * maxBootRows {
+		of.packets[mac(3)] = append(of.packets[mac(3)], capture.Exchange{
+			Time: time.Unix(int64(i), 0), Protocol: capture.DHCP, Kind: capture.Discover, Count: i, Program: pxe.FirmwarePXE,
+			Answers: []capture.Answer{{Kind: capture.Offer, Server: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), File: fmt.Sprint("boot-", i)}},
+		})
+	}
 	addr := netip.MustParseAddr("172.22.4.1")
 	for i := range maxLeases {
 		of.dhcp[0].Leases = append(of.dhcp[0].Leases, lease.ListedLease{Addr: addr, MAC: mac(i), Hostname: fmt.Sprint("machine-", i)})
@@ -60,7 +69,7 @@ func TestEveryPageIsLight(t *testing.T) {
 	for name := range assets() {
 		assetBytes += b.ask("GET", "/assets/"+name, "").Body.Len()
 	}
-	for _, path := range []string{"/clusters", "/clusters/edge", chainPath("edge"), tenantPath("edge", "alpha"), "/addons", "/networks", "/numbers", "/updates", "/secrets", "/appliance"} {
+	for _, path := range []string{"/nodes/node-003", "/clusters", "/clusters/edge", chainPath("edge"), tenantPath("edge", "alpha"), "/addons", "/networks", "/numbers", "/updates", "/secrets", "/appliance"} {
 		w := b.ask("GET", path, "", "Accept-Encoding", "gzip")
 		require.Equal(t, "gzip", w.Header().Get("Content-Encoding"))
 		t.Logf("%s: %d bytes", path, w.Body.Len()+assetBytes)
