@@ -60,6 +60,7 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 			}
 			return workload.Asker{}.AskLog(ctx, text, of)
 		},
+		NodeLogs: d.newNodeLogs(secrets).read,
 		Chains: func(ctx context.Context, c status.Cluster) ([]workload.Chain, error) {
 			text, err := d.readKubeconfig(ctx, c)
 			if err != nil {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets/excerpt"
-	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/boottrace"
 	"firstlight.dev/firstlight/pxe/capture"
@@ -65,8 +64,7 @@ func (s *Server) askPackets(r *http.Request) {
 	if err != nil {
 		return
 	}
-	name := r.PathValue("name")
-	if slices.ContainsFunc(p.nodes, func(n status.Node) bool { return n.Name == name }) {
+	if name := r.PathValue("name"); p.hasNode(name) {
 		s.packets.get(r.Context(), p.packetsKey(name))
 	}
 }

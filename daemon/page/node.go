@@ -24,6 +24,7 @@ type nodeView struct {
 	Boots    []boot
 	Offers   []offer
 	Console  string // where its console is shown to this role; "": nowhere
+	Logs     string // likewise
 }
 
 type checkList struct {
@@ -62,6 +63,9 @@ func newNodeView(p *picture, by Role, name string) (nodeView, bool) {
 		}
 	}
 
+	if by.covers(Operator) {
+		v.Logs = nodeLogsPath(name)
+	}
 	if host := p.hosts[name]; host != nil {
 		v.addHost(host)
 		if by.covers(Operator) && host.Spec.BMC.Address != "" && !p.noBMC[name] {

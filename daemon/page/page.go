@@ -75,6 +75,8 @@ type Sources struct {
 	// Pod and Log ask a cluster about one pod, and what one of its containers printed, in the same way.
 	Pod func(ctx context.Context, c status.Cluster, pod workload.PodRef) (workload.PodDetails, error)
 	Log func(ctx context.Context, c status.Cluster, of workload.LogRef) (workload.Log, error)
+	// NodeLogs reads the logs of a node, without secrets, in the same way.
+	NodeLogs func(ctx context.Context, node string) ([]NodeLog, error)
 	// Chains asks a cluster what its service chains have counted, in the same way.
 	Chains func(ctx context.Context, c status.Cluster) ([]workload.Chain, error)
 	// Secrets lists the appliance's secrets, without a value. It does not answer from memory.
@@ -124,6 +126,7 @@ type Server struct {
 	secrets   *lookup[vault.Listing]
 	versions  *lookup[updateAnswer]
 	packets   *lookup[packetsAnswer]
+	nodeLogs  *lookup[nodeLogsAnswer]
 }
 
 // New returns a server, which writes what people do into auditLog, a file. Nothing is read or listened on before Serve.
@@ -149,7 +152,7 @@ func New(
 	s.issuers = newIssuers(deeds.API)
 	s.reviews, s.workloads, s.secrets = s.newReviews(), s.newWorkloads(), s.newSecrets()
 	s.pods, s.logs, s.chains, s.versions = s.newPods(), s.newLogs(), s.newChains(), s.newVersions()
-	s.packets = s.newPackets()
+	s.packets, s.nodeLogs = s.newPackets(), s.newNodeLogs()
 	return s
 }
 

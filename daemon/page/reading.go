@@ -35,6 +35,7 @@ const (
 	watchedSecrets  = "secrets "
 	watchedVersions = "versions "
 	watchedPackets  = "packets "
+	watchedNodeLogs = "node logs "
 )
 
 // readings are all of them. A role has the rights of those that it covers.
@@ -96,6 +97,22 @@ func readings() []reading {
 			isWhole:  true,
 			ask:      (*Server).askLog,
 			shows:    func(p *picture, r *http.Request) string { return watchedLog + logKey(p.clusterOf(r), logOf(r)) },
+		},
+		{
+			pattern:  nodeLogsPattern,
+			resource: "logs",
+			needs:    Operator,
+			isWhole:  true,
+			ask:      (*Server).askNodeLogs,
+			shows:    func(_ *picture, r *http.Request) string { return watchedNodeLogs + r.PathValue("name") },
+		},
+		{
+			pattern:  nodeLogPattern,
+			resource: "logs",
+			needs:    Operator,
+			isWhole:  true,
+			ask:      (*Server).askNodeLogs,
+			shows:    func(_ *picture, r *http.Request) string { return watchedNodeLogs + r.PathValue("name") },
 		},
 		{
 			pattern:  consolePattern,

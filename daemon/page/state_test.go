@@ -41,6 +41,7 @@ type state struct {
 	otherServers map[string]string
 
 	packets   map[string][]capture.Exchange // by MAC
+	nodeLogs  map[string][]NodeLog          // by node; one without any cannot be asked
 	dhcp      []NetworkDHCP
 	workloads map[string]workload.Contents // by cluster; one without any does not answer
 	pods      map[workload.PodRef]workload.PodDetails
@@ -85,6 +86,12 @@ func (s *state) sources() Sources {
 				return l, nil
 			}
 			return workload.Log{}, fmt.Errorf("container %s is not valid for pod %s", of.Container, of.Pod.Name)
+		},
+		NodeLogs: func(_ context.Context, node string) ([]NodeLog, error) {
+			if logs, ok := s.nodeLogs[node]; ok {
+				return logs, nil
+			}
+			return nil, errors.New("no log is shown, as its secrets cannot be hidden: the API server is away")
 		},
 		Chains: func(_ context.Context, c status.Cluster) ([]workload.Chain, error) {
 			if read, ok := s.chains[c.Name]; ok {
@@ -134,6 +141,7 @@ func newServerWith(t testing.TB, of *state, deeds Deeds) *Server {
 	s.logs.timeout, s.logs.wait = hung, hung
 	s.chains.timeout, s.chains.wait = hung, hung
 	s.packets.timeout, s.packets.wait = hung, hung
+	s.nodeLogs.timeout, s.nodeLogs.wait = hung, hung
 	s.tenants.add("edge/alpha", changedAlpha())
 	s.drafts.key = keyOfDrafts
 	s.drafts.add([]byte(draftText), sitedocument.Digest(of.siteText), new(site.Site), &site.Site{Name: "rack-8"})
@@ -232,7 +240,7 @@ func rack(nodes int) *state {
 		}},
 		{MAC: "52:54:00:99:00:01", Since: at, Boots: 1, Marks: []boottrace.Mark{{Step: boottrace.StepDiscover, Time: at}}},
 	}
-	s.packets = recordedBoots(at)
+	s.packets, s.nodeLogs = recordedBoots(at), recordedNodeLogs()
 	s.doc.Clusters = []status.Cluster{
 		{Name: "edge", State: "ready", Nodes: "3/3", Text: "is verified", Namespace: "default", Kind: status.KindProvisioning,
 			Members: []status.ClusterNode{{Name: "edge-1", Roles: []string{"master"}, Host: "metal3/node-006", Address: "172.22.1.7",

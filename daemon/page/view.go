@@ -28,6 +28,8 @@ func views() []view {
 			return newRackView(p), "Rack", true
 		}},
 		{nodePattern, "", "", "node.html", showNode},
+		{nodeLogsPattern, "", "", "nodelogs.html", showNodeLogs},
+		{nodeLogPattern, "", "", "nodelog.html", showNodeLog},
 		{consolePattern, "", "", "console.html", showConsole},
 		{"/discovered", "Discovered", "/discovered", "discovered.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
 			return newDiscoveredView(p, by), "Discovered machines", true
