@@ -86,7 +86,9 @@ func (l *nodeLogs) read(ctx context.Context, node string) ([]page.NodeLog, error
 		})
 	}
 	sources = append(sources,
-		source{page.NodeLog{ID: "ironic", Title: "What Ironic says of it"}, func() ([]byte, error) { return l.readIronic(node) }},
+		source{page.NodeLog{ID: "ironic", Title: "What Ironic says of it"}, func() ([]byte, error) {
+			return l.readIronic(node)
+		}},
 		source{page.NodeLog{ID: "system", Title: "Its installed system"}, func() ([]byte, error) {
 			ctx, cancel := context.WithTimeout(ctx, systemTimeout)
 			defer cancel()

@@ -52,7 +52,7 @@ func (s *Server) newPackets() *lookup[packetsAnswer] {
 		most:     256,
 		parallel: 2,
 		timeout:  15 * time.Second,
-		fresh:    3 * time.Second,
+		fresh:    pictureAge / 2,
 		stale:    lookupTTL,
 		wait:     3 * time.Second,
 	}
@@ -145,7 +145,7 @@ func showNode(p *picture, by Role, r *http.Request) (any, string, bool) {
 	return v, name, true
 }
 
-// newBoots are the last boots of a node: of each of its MACs what was captured, and the steps that the boot servers have
+// newBoots are the last boots of a node: of each of its MACs what was captured, and the steps that the boot servers
 // noted.
 func newBoots(p *picture, name string, packets map[string][]capture.Exchange) (all []boot) {
 	for _, mac := range p.macsOf(name) {
@@ -274,7 +274,8 @@ var stepTitles = map[boottrace.Step]string{
 	boottrace.StepDisc:     "Its BMC reads its disc",
 }
 
-// stepProtocols are those that packets are captured of; the others are HTTP's, whose scripts and images may hold secrets.
+// stepProtocols are those that packets are captured of. The others are HTTP's, whose scripts and images may hold
+// secrets.
 var stepProtocols = map[boottrace.Step]capture.Protocol{
 	boottrace.StepDiscover: capture.DHCP,
 	boottrace.StepOffer:    capture.DHCP,
@@ -282,8 +283,8 @@ var stepProtocols = map[boottrace.Step]capture.Protocol{
 	boottrace.StepTFTP:     capture.TFTP,
 }
 
-// addMarks adds the steps that the boot servers have noted. Of those whose packets were captured only what packets do not
-// say: why the appliance refused something, and how far a transfer is.
+// addMarks adds the steps that the boot servers noted. Of those whose packets were captured only what packets do not say:
+// why the appliance refused something, and how far a transfer is.
 func (b *boot) addMarks(p *picture, marks []boottrace.Mark, isCaptured bool) {
 	for _, m := range marks {
 		protocol := string(cmp.Or(stepProtocols[m.Step], "HTTP"))

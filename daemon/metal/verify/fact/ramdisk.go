@@ -76,15 +76,17 @@ func (r *RamdiskLogs) Times(host string) (times []string) {
 // maxRamdiskFile is how much is read of one file of an archive, in bytes.
 const maxRamdiskFile = 1 << 20
 
-// Text is what the files of a host's archive of a time say, each after a line with its name; the journal, which is the
-// agent's own, is the last. Of a file that is longer than a megabyte that is its end. What was read before an error is
-// returned with it.
+// agentLog is the agent's own log; the ramdisk's configuration of the agent says so.
+const agentLog = "ironic-python-agent.log"
+
+// Text is what the files of a host's archive of a time say, each after a line with its name; the agent's own log is the
+// last. Of a file that is longer than a megabyte that is its end. What was read before an error is returned with it.
 func (r *RamdiskLogs) Text(host, at string) ([]byte, error) {
 	for _, p := range r.archives(host) {
 		if timeOf(p) != at {
 			continue
 		}
-		var text, journal []byte
+		var text, last []byte
 		err := walkArchive(p, func(name string, content io.Reader) error {
 			end, err := readEnd(content, maxRamdiskFile)
 			if bytes.IndexByte(end, 0) >= 0 {
@@ -94,14 +96,14 @@ func (r *RamdiskLogs) Text(host, at string) ([]byte, error) {
 			if !bytes.HasSuffix(end, []byte("\n")) {
 				end = append(end, '\n')
 			}
-			if filepath.Base(name) == "journal" {
-				journal = append(journal, end...)
+			if filepath.Base(name) == agentLog {
+				last = append(last, end...)
 			} else if len(text) < 8*maxRamdiskFile {
 				text = append(text, end...)
 			}
 			return err
 		})
-		return append(text, journal...), err
+		return append(text, last...), err
 	}
 	return nil, fmt.Errorf("read ramdisk's log of %s: there is none of %s any more", host, at)
 }

@@ -37,19 +37,19 @@ func TestALogOfARamdiskIsReadWhole(t *testing.T) {
 	assert.ErrorContains(t, err, "there is none of 2026-03-04-05-06-07 any more")
 
 	path := filepath.Join(r.Dir, "u-1_metal3~node-1_2026-03-04-05-06-07.tar.gz")
-	archiveFiles(t, path, "journal", "agent starts\nagent fails", "ps", "PID\n1\n", "dump", "\x00\x01", "df", "")
+	archiveFiles(t, path, "var/log/ironic-python-agent.log", "agent starts\nagent fails", "ps", "PID\n1\n", "dump", "\x00\x01", "df", "")
 	archive(t, filepath.Join(r.Dir, "u-1_metal3~node-1_u-2_2026-03-05-05-06-07.tar.gz"), "later\n")
 	archive(t, filepath.Join(r.Dir, "u-1_metal3~node-10_2026-03-05-05-06-07.tar.gz"), "of another one\n")
 	assert.Equal(t, []string{"2026-03-05-05-06-07", "2026-03-04-05-06-07"}, r.Times("node-1"))
 	text, err := r.Text("node-1", "2026-03-04-05-06-07")
 	require.NoError(t, err)
-	assert.Equal(t, "== ps\nPID\n1\n== df\n== journal\nagent starts\nagent fails\n", string(text))
+	assert.Equal(t, "== ps\nPID\n1\n== df\n== var/log/ironic-python-agent.log\nagent starts\nagent fails\n", string(text))
 
 	long := strings.Repeat("old\n", maxRamdiskFile/4) + strings.Repeat("new\n", maxRamdiskFile/4)
-	archiveFiles(t, path, "journal", long)
+	archiveFiles(t, path, "dmesg", long)
 	text, err = r.Text("node-1", "2026-03-04-05-06-07")
 	require.NoError(t, err)
-	assert.Equal(t, "== journal\n"+long[len(long)-maxRamdiskFile:], string(text), "the end of it")
+	assert.Equal(t, "== dmesg\n"+long[len(long)-maxRamdiskFile:], string(text), "the end of it")
 
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
