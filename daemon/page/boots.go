@@ -283,8 +283,8 @@ var stepProtocols = map[boottrace.Step]capture.Protocol{
 	boottrace.StepTFTP:     capture.TFTP,
 }
 
-// addMarks adds the steps that the boot servers noted. Of those whose packets were captured only what packets do not say:
-// why the appliance refused something, and how far a transfer is.
+// addMarks adds the steps that the boot servers noted. Of those whose packets were captured only what packets do not
+// say: why the appliance refused something, and how far a transfer is.
 func (b *boot) addMarks(p *picture, marks []boottrace.Mark, isCaptured bool) {
 	for _, m := range marks {
 		protocol := string(cmp.Or(stepProtocols[m.Step], "HTTP"))

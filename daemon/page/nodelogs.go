@@ -61,7 +61,7 @@ func (s *Server) newNodeLogs() *lookup[nodeLogsAnswer] {
 		most:     16,
 		parallel: 2,
 		timeout:  time.Minute,
-		fresh:    10 * time.Second,
+		fresh:    30 * time.Second, // the node is logged in to, which its log has too
 		stale:    lookupTTL,
 		wait:     3 * time.Second,
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // NewRedactor returns one that knows what is secret in the appliance's files, below root ("" on the appliance), and in
-// the Secrets of its Kubernetes, which connect leads to. Without their answer there is none, since nothing could be hidden.
+// the Secrets of its Kubernetes, which connect leads to. Without its answer there is none, since nothing could be
+// hidden.
 func NewRedactor(
 	ctx context.Context, root string, connect func() (*rest.Config, error),
 ) (*Redactor, error) {
