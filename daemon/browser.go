@@ -29,6 +29,7 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		Document: d.Document,
 		Why:      d.verifier.Why,
 		Traces:   d.boot.Traces,
+		Packets:  d.boot.Packets,
 		Unknown:  d.metal.UnknownMachines,
 		Site:     d.host.Site,
 		Networks: d.host.Addresses,
@@ -59,6 +60,7 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 			}
 			return workload.Asker{}.AskLog(ctx, text, of)
 		},
+		NodeLogs: d.newNodeLogs(secrets).read,
 		Chains: func(ctx context.Context, c status.Cluster) ([]workload.Chain, error) {
 			text, err := d.readKubeconfig(ctx, c)
 			if err != nil {

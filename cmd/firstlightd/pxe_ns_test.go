@@ -6,9 +6,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/firewall"
 	"firstlight.dev/firstlight/image/lab/netns"
+	"firstlight.dev/firstlight/pxe/capture"
 )
 
 // TestPXEAlone runs the command in one network namespace and asks from another, with
@@ -133,6 +136,27 @@ machines: {"52:54:00:00:00:01": {action: inspect, kernel: k}}
 	assert.Contains(t, string(counters), `firstlight_pxe_tftp_transfers_total{result="done"} 3`)
 	assert.Contains(t, string(counters), "firstlight_pxe_dhcp_acks_total 1")
 	assertCaptured(t, filepath.Join(dir, "captures", "52-54-00-00-00-01.pcap"))
+
+	boot, err := capture.ReadBoot(filepath.Join(dir, "captures"), net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1})
+	require.NoError(t, err)
+	answers := map[string][]capture.Kind{}
+	for _, e := range boot {
+		t.Logf("%+v", e)
+		question := fmt.Sprintf("%s %s %s", e.Protocol, e.Kind, e.File)
+		for _, a := range e.Answers {
+			assert.Equal(t, "172.22.0.1", a.Server.String(), question)
+			if !slices.Contains(answers[question], a.Kind) {
+				answers[question] = append(answers[question], a.Kind)
+			}
+		}
+	}
+	assert.Equal(t, map[string][]capture.Kind{
+		"DHCP DISCOVER ":        {capture.Offer},
+		"DHCP REQUEST ":         {capture.Ack},
+		"TFTP RRQ snponly.efi":  {capture.Options, capture.Data},
+		"TFTP RRQ /snponly.efi": {capture.Options, capture.Data},
+		"TFTP WRQ new":          {capture.Failure},
+	}, answers, "what its clients asked, and what each was answered")
 }
 
 // assertCaptured: the whole conversation is there, from both sides, and little of the 40 MiB that were loaded.

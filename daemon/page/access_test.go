@@ -42,6 +42,12 @@ func shownPages(t *testing.T) map[string]document {
 	for _, path := range []string{webPath, webPath + "/logs/web", webPath + "/logs/web/previous", webPath + "/logs/none"} {
 		pages["owner"+path] = b.open(path)
 	}
+	for _, path := range []string{
+		nodeLogsPath("node-000"), nodeLogsPath("node-000") + "/ironic", nodeLogsPath("node-002"), nodeLogsPath("node-003"),
+		nodeLogsPath("52:54:00:99:00:01"),
+	} {
+		pages["owner"+path] = b.open(path)
+	}
 	for _, path := range []string{"/site", "/discovered", "/uploads", editPath, editPath + "?from=4"} {
 		pages["owner"+path] = b.open(path)
 	}

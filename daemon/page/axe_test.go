@@ -85,7 +85,8 @@ func TestEveryPageIsAccessible(t *testing.T) {
 
 	r.acts.Burst, r.acts.Every = 1000, time.Millisecond
 	paths := []string{
-		"/", "/nodes/node-000", "/nodes/node-001", "/nodes/node-004", "/nodes/node-004/console", "/nodes/52:54:00:99:00:01", "/discovered", "/clusters",
+		"/", "/nodes/node-000", "/nodes/node-001", "/nodes/node-004", "/nodes/node-004/console", "/nodes/node-002", "/nodes/52:54:00:99:00:01",
+		nodeLogsPath("node-000"), nodeLogsPath("node-000") + "/ironic", nodeLogsPath("node-002"), nodeLogsPath("node-009"), "/discovered", "/clusters",
 		"/clusters/edge", "/clusters/lab", tenantPath("edge", "alpha"), tenantPath("edge", "gone"), tenantPath("lab", "alpha"),
 		chainPath("edge"), chainPath("lab"), chainPath("far"), tenantEditLink("edge", "alpha"), tenantEditLink("edge", ""), webPath, webPath + "/logs/web", webPath + "/logs/web/previous", webPath + "/logs/none",
 		"/addons", "/networks", "/uploads", "/numbers", "/updates", "/site", "/site/documents/4", editPath, "/secrets", "/appliance", "/nothing",

@@ -26,6 +26,9 @@ func TestABrowserReadsEveryPage(t *testing.T) {
 	c.logIn(s, url, Owner, nil)
 
 	for _, page := range []struct{ path, name, shows string }{
+		{"/nodes/node-001", "boot", "OFFER of 10.0.0.7"},
+		{nodeLogsPath("node-000"), "logs", "agent fails"},
+		{nodeLogsPath("node-000") + "/ironic", "node-log", "The last 300 lines"},
 		{"/clusters/edge", "cluster", "CrashLoopBackOff: back-off 5m0s"},
 		{"/clusters/lab", "cluster-failed", "It did not answer at"},
 		{webPath, "pod", "it ended last with Error, exit code 2"},

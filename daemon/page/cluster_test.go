@@ -193,7 +193,7 @@ func TestEveryReadingIsTriedByEveryRole(t *testing.T) {
 	out.WriteString("| page | verb and resource of `page.firstlight.dev` | viewer | operator | owner | the API server says no |\n")
 	out.WriteString("|---|---|---|---|---|---|\n")
 	for _, of := range readings() {
-		path := strings.NewReplacer("/nodes/{name}", "/nodes/node-000", "/tenants/{name}", tenantPath("edge", "alpha"), "{name}", "edge", "{namespace}", "default", "{pod}", "web", "{container}", "web").Replace(of.pattern)
+		path := strings.NewReplacer("/nodes/{name}", "/nodes/node-000", "/tenants/{name}", tenantPath("edge", "alpha"), "{name}", "edge", "{namespace}", "default", "{pod}", "web", "{container}", "web", "{log}", "ironic").Replace(of.pattern)
 		shown := placeholder.ReplaceAllStringFunc(of.pattern, func(word string) string { return strings.ToUpper(strings.Trim(word, "{}")) })
 		shown = strings.ReplaceAll(shown, "/tenants/NAME", "/tenants/CLUSTER%2FNAME")
 		fmt.Fprintf(&out, "| `%s` | `%s %s` |", shown, readVerb, of.resource)
@@ -222,6 +222,7 @@ func TestEveryReadingIsTriedByEveryRole(t *testing.T) {
 			panic("a cluster is asked for someone who may not know")
 		}
 		s.sources.Pod, s.sources.Log, s.sources.Chains = nil, nil, nil // they panic, too
+		s.sources.Packets, s.sources.NodeLogs = nil, nil
 		w := logInAs(t, s, Owner).ask("GET", path, "")
 		require.Contains(t, w.Body.String(), "Not shown: the appliance&#39;s API server does not allow that to your role.")
 		if of.isWhole {

@@ -155,11 +155,12 @@ func newHeardMachine(mac string, t boottrace.Trace, node string) heardMachine {
 	if node != "" {
 		h.Path = "/nodes/" + url.PathEscape(node)
 	}
-	b := newBoot(t)
-	h.Address = b.Address
-	for _, s := range b.Steps {
-		if !s.Time.Before(h.Time) {
-			h.Time, h.Text, h.Error = s.Time, s.Title, s.Error
+	if t.Addr.IsValid() {
+		h.Address = t.Addr.String()
+	}
+	for _, m := range t.Marks {
+		if !m.Time.Before(h.Time) {
+			h.Time, h.Text, h.Error = m.Time, markTitle(m), cmp.Or(m.Refused, m.Error)
 		}
 	}
 	return h

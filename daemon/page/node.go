@@ -1,16 +1,13 @@
 package page
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/pxe/boottrace"
 )
 
 // nodeView is all that is known of one node.
@@ -23,9 +20,11 @@ type nodeView struct {
 	Hardware []fact      // none before it was inspected
 	Disks    []disk
 	NICs     []nic
+	Packets  packetsView
 	Boots    []boot
 	Offers   []offer
 	Console  string // where its console is shown to this role; "": nowhere
+	Logs     string // likewise
 }
 
 type checkList struct {
@@ -43,23 +42,6 @@ type disk struct {
 
 type nic struct {
 	Name, MAC, Address, Note string
-}
-
-// boot is the last network boot of one MAC.
-type boot struct {
-	MAC     string
-	Address string
-	Since   time.Time
-	Boots   int
-	Steps   []step
-}
-
-type step struct {
-	Title    string
-	Time     time.Time
-	Text     string
-	Progress string // of a transfer
-	Error    string
 }
 
 // newNodeView puts together what is known of a node, by its name, and what a role may do to it.
@@ -81,28 +63,18 @@ func newNodeView(p *picture, by Role, name string) (nodeView, bool) {
 		}
 	}
 
-	macs := slices.Clone(p.macs[name])
+	if by.covers(Operator) {
+		v.Logs = nodeLogsPath(name)
+	}
 	if host := p.hosts[name]; host != nil {
 		v.addHost(host)
 		if by.covers(Operator) && host.Spec.BMC.Address != "" && !p.noBMC[name] {
 			v.Console = "/nodes/" + name + "/console"
 		}
-		macs = append(macs, strings.ToLower(host.Spec.BootMACAddress))
-		for _, nic := range v.NICs {
-			macs = append(macs, strings.ToLower(nic.MAC))
-		}
 	}
 
 	if u, ok := p.unknown[name]; ok {
 		v.addUnknown(u)
-	}
-
-	macs = append(macs, name) // of a machine that nobody named
-	slices.Sort(macs)
-	for _, mac := range slices.Compact(macs) {
-		if t, ok := p.traces[mac]; ok {
-			v.Boots = append(v.Boots, newBoot(t))
-		}
 	}
 
 	return v, true
@@ -166,43 +138,4 @@ func (v *nodeView) addFact(name, text string) {
 	if text != "" {
 		v.Hardware = append(v.Hardware, fact{name, text})
 	}
-}
-
-// stepTitles are the steps of a network boot in words.
-var stepTitles = map[boottrace.Step]string{
-	boottrace.StepDiscover: "Asked for an address",
-	boottrace.StepOffer:    "Was offered an address",
-	boottrace.StepLease:    "Got its address",
-	boottrace.StepTFTP:     "Loads a boot program by TFTP",
-	boottrace.StepBootFile: "Loads a boot program by HTTP",
-	boottrace.StepScript:   "Got its boot script",
-	boottrace.StepKernel:   "Loads a kernel",
-	boottrace.StepRamdisk:  "Loads a ramdisk",
-	boottrace.StepImage:    "Loads an image",
-	boottrace.StepDisc:     "Its BMC reads its disc",
-}
-
-func newBoot(t boottrace.Trace) boot {
-	b := boot{MAC: t.MAC, Since: t.Since, Boots: t.Boots}
-	if t.Addr.IsValid() {
-		b.Address = t.Addr.String()
-	}
-
-	for _, m := range t.Marks {
-		s := step{
-			Title: cmp.Or(stepTitles[m.Step], string(m.Step)),
-			Time:  m.Time,
-			Text:  m.Detail,
-			Error: cmp.Or(m.Refused, m.Error),
-		}
-		if m.ByAnother {
-			s.Title = "Another machine asked for its boot script"
-		}
-		if m.Total > 0 {
-			s.Progress = formatBytes(m.Bytes) + " of " + formatBytes(m.Total)
-		}
-		b.Steps = append(b.Steps, s)
-	}
-
-	return b
 }

@@ -30,6 +30,7 @@ import (
 	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/pxe/boottrace"
+	"firstlight.dev/firstlight/pxe/capture"
 	"firstlight.dev/firstlight/pxe/limit"
 )
 
@@ -50,6 +51,9 @@ type Sources struct {
 	Document func() status.Document
 	Why      func() []status.Node     // every node, and machines that neither site nor API name
 	Traces   func() []boottrace.Trace // network boots
+	// Packets are what a machine asked and was answered in its last boot from the provisioning network, by its MAC. It
+	// does not answer from memory, and its error is for people; what was read before it is returned with it.
+	Packets  func(mac string) ([]capture.Exchange, error)
 	Unknown  func() []status.UnknownMachine
 	Site     func() *site.Site
 	Networks func() []status.Address // of the appliance
@@ -71,6 +75,8 @@ type Sources struct {
 	// Pod and Log ask a cluster about one pod, and what one of its containers printed, in the same way.
 	Pod func(ctx context.Context, c status.Cluster, pod workload.PodRef) (workload.PodDetails, error)
 	Log func(ctx context.Context, c status.Cluster, of workload.LogRef) (workload.Log, error)
+	// NodeLogs reads the logs of a node, without secrets, in the same way.
+	NodeLogs func(ctx context.Context, node string) ([]NodeLog, error)
 	// Chains asks a cluster what its service chains have counted, in the same way.
 	Chains func(ctx context.Context, c status.Cluster) ([]workload.Chain, error)
 	// Secrets lists the appliance's secrets, without a value. It does not answer from memory.
@@ -119,6 +125,8 @@ type Server struct {
 	chains    *lookup[chainAnswer]
 	secrets   *lookup[vault.Listing]
 	versions  *lookup[updateAnswer]
+	packets   *lookup[packetsAnswer]
+	nodeLogs  *lookup[nodeLogsAnswer]
 }
 
 // New returns a server, which writes what people do into auditLog, a file. Nothing is read or listened on before Serve.
@@ -144,6 +152,7 @@ func New(
 	s.issuers = newIssuers(deeds.API)
 	s.reviews, s.workloads, s.secrets = s.newReviews(), s.newWorkloads(), s.newSecrets()
 	s.pods, s.logs, s.chains, s.versions = s.newPods(), s.newLogs(), s.newChains(), s.newVersions()
+	s.packets, s.nodeLogs = s.newPackets(), s.newNodeLogs()
 	return s
 }
 

@@ -48,6 +48,8 @@ type picture struct {
 	pods      map[string]answer[podAnswer]      // that somebody looks at, by podKey
 	logs      map[string]answer[logAnswer]      // that somebody reads, by logKey
 	chains    map[string]answer[chainAnswer]    // likewise, by status.ClusterRef
+	packets   map[string]answer[packetsAnswer]  // of nodes that somebody looks at, by packetsKey
+	nodeLogs  map[string]answer[nodeLogsAnswer] // of nodes whose logs somebody reads
 	secrets   *answer[vault.Listing]            // nil while nobody looks
 
 	versions *answer[updateAnswer] // likewise
@@ -97,6 +99,8 @@ func (s *Server) read(now time.Time) (*picture, error) {
 		pods:         s.pods.known(),
 		logs:         s.logs.known(),
 		chains:       s.chains.known(),
+		packets:      s.packets.known(),
+		nodeLogs:     s.nodeLogs.known(),
 
 		discover: s.sources.Site().Discover,
 		siteText: s.sources.SiteText(),
@@ -206,6 +210,8 @@ func (p *picture) digestAnswers() error {
 		addDigests(p.watched, watchedPod, p.pods),
 		addDigests(p.watched, watchedLog, p.logs),
 		addDigests(p.watched, watchedChain, p.chains),
+		addDigests(p.watched, watchedPackets, p.packets),
+		addDigests(p.watched, watchedNodeLogs, p.nodeLogs),
 	)
 	if p.secrets != nil {
 		err = errors.Join(err, addDigests(p.watched, watchedSecrets, map[string]answer[vault.Listing]{"": *p.secrets}))

@@ -34,11 +34,20 @@ const (
 	watchedChain    = "chain "
 	watchedSecrets  = "secrets "
 	watchedVersions = "versions "
+	watchedPackets  = "packets "
+	watchedNodeLogs = "node logs "
 )
 
 // readings are all of them. A role has the rights of those that it covers.
 func readings() []reading {
 	return []reading{
+		{
+			pattern:  nodePattern,
+			resource: "boots",
+			needs:    Viewer,
+			ask:      (*Server).askPackets,
+			shows:    func(p *picture, r *http.Request) string { return watchedPackets + p.packetsKey(r.PathValue("name")) },
+		},
 		{
 			pattern:  "/clusters/{name}",
 			resource: "workloads",
@@ -88,6 +97,22 @@ func readings() []reading {
 			isWhole:  true,
 			ask:      (*Server).askLog,
 			shows:    func(p *picture, r *http.Request) string { return watchedLog + logKey(p.clusterOf(r), logOf(r)) },
+		},
+		{
+			pattern:  nodeLogsPattern,
+			resource: "logs",
+			needs:    Operator,
+			isWhole:  true,
+			ask:      (*Server).askNodeLogs,
+			shows:    func(_ *picture, r *http.Request) string { return watchedNodeLogs + r.PathValue("name") },
+		},
+		{
+			pattern:  nodeLogPattern,
+			resource: "logs",
+			needs:    Operator,
+			isWhole:  true,
+			ask:      (*Server).askNodeLogs,
+			shows:    func(_ *picture, r *http.Request) string { return watchedNodeLogs + r.PathValue("name") },
 		},
 		{
 			pattern:  consolePattern,

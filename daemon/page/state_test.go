@@ -24,6 +24,7 @@ import (
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
 	"firstlight.dev/firstlight/pxe/boottrace"
+	"firstlight.dev/firstlight/pxe/capture"
 )
 
 // state is all that the sources say at one moment.
@@ -39,6 +40,8 @@ type state struct {
 	certificates map[string]string
 	otherServers map[string]string
 
+	packets   map[string][]capture.Exchange // by MAC
+	nodeLogs  map[string][]NodeLog          // by node; one without any cannot be asked
 	dhcp      []NetworkDHCP
 	workloads map[string]workload.Contents // by cluster; one without any does not answer
 	pods      map[workload.PodRef]workload.PodDetails
@@ -56,6 +59,7 @@ func (s *state) sources() Sources {
 		Document: func() status.Document { return s.doc },
 		Why:      func() []status.Node { return append(append([]status.Node{}, s.doc.Nodes...), s.unknown...) },
 		Traces:   func() []boottrace.Trace { return s.traces },
+		Packets:  s.readPackets,
 		Unknown:  func() []status.UnknownMachine { return s.details },
 		Site:     func() *site.Site { return s.site },
 		Networks: func() []status.Address { return s.doc.Addresses },
@@ -83,6 +87,12 @@ func (s *state) sources() Sources {
 			}
 			return workload.Log{}, fmt.Errorf("container %s is not valid for pod %s", of.Container, of.Pod.Name)
 		},
+		NodeLogs: func(_ context.Context, node string) ([]NodeLog, error) {
+			if logs, ok := s.nodeLogs[node]; ok {
+				return logs, nil
+			}
+			return nil, errors.New("no log is shown, as its secrets cannot be hidden: the API server is away")
+		},
 		Chains: func(_ context.Context, c status.Cluster) ([]workload.Chain, error) {
 			if read, ok := s.chains[c.Name]; ok {
 				return read(), nil
@@ -104,6 +114,14 @@ func (s *state) sources() Sources {
 	}
 }
 
+// readPackets is a source: of one machine the capture is torn.
+func (s *state) readPackets(mac string) ([]capture.Exchange, error) {
+	if mac == tornMAC {
+		return s.packets[mac], errors.New("read capture of " + mac + ": unexpected EOF")
+	}
+	return s.packets[mac], nil
+}
+
 // newServer is a server of a state that can do nothing, with an authority of its own. Its API server knows the roles.
 func newServer(t testing.TB, of *state) *Server {
 	return newServerWith(t, of, Deeds{API: newAPIServer(t).deeds().API})
@@ -122,6 +140,8 @@ func newServerWith(t testing.TB, of *state, deeds Deeds) *Server {
 	s.versions.timeout, s.versions.wait = hung, hung
 	s.logs.timeout, s.logs.wait = hung, hung
 	s.chains.timeout, s.chains.wait = hung, hung
+	s.packets.timeout, s.packets.wait = hung, hung
+	s.nodeLogs.timeout, s.nodeLogs.wait = hung, hung
 	s.tenants.add("edge/alpha", changedAlpha())
 	s.drafts.key = keyOfDrafts
 	s.drafts.add([]byte(draftText), sitedocument.Digest(of.siteText), new(site.Site), &site.Site{Name: "rack-8"})
@@ -220,6 +240,7 @@ func rack(nodes int) *state {
 		}},
 		{MAC: "52:54:00:99:00:01", Since: at, Boots: 1, Marks: []boottrace.Mark{{Step: boottrace.StepDiscover, Time: at}}},
 	}
+	s.packets, s.nodeLogs = recordedBoots(at), recordedNodeLogs()
 	s.doc.Clusters = []status.Cluster{
 		{Name: "edge", State: "ready", Nodes: "3/3", Text: "is verified", Namespace: "default", Kind: status.KindProvisioning,
 			Members: []status.ClusterNode{{Name: "edge-1", Roles: []string{"master"}, Host: "metal3/node-006", Address: "172.22.1.7",

@@ -27,10 +27,9 @@ func views() []view {
 		{"/{$}", "Rack", "/", "rack.html", func(p *picture, _ Role, _ *http.Request) (any, string, bool) {
 			return newRackView(p), "Rack", true
 		}},
-		{"/nodes/{name}", "", "", "node.html", func(p *picture, by Role, r *http.Request) (any, string, bool) {
-			v, ok := newNodeView(p, by, r.PathValue("name"))
-			return v, r.PathValue("name"), ok
-		}},
+		{nodePattern, "", "", "node.html", showNode},
+		{nodeLogsPattern, "", "", "nodelogs.html", showNodeLogs},
+		{nodeLogPattern, "", "", "nodelog.html", showNodeLog},
 		{consolePattern, "", "", "console.html", showConsole},
 		{"/discovered", "Discovered", "/discovered", "discovered.html", func(p *picture, by Role, _ *http.Request) (any, string, bool) {
 			return newDiscoveredView(p, by), "Discovered machines", true

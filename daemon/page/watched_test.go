@@ -16,6 +16,7 @@ import (
 	"firstlight.dev/firstlight/daemon/addons/chain/counters"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/workload"
+	"firstlight.dev/firstlight/pxe/capture"
 )
 
 // TestPagesOfWhatIsReadAloneAreDrawnAgain: when a cluster, or what else is read while somebody looks, says something new,
@@ -30,7 +31,7 @@ func TestPagesOfWhatIsReadAloneAreDrawnAgain(t *testing.T) {
 	)
 	far := clusterPath("far")
 	all := []string{
-		"/", "/clusters", "/nodes/node-000", edge, far, tenant, webPath, other, log, previous, chainPath("edge"),
+		"/", "/clusters", "/nodes/node-000", nodeLogsPath("node-000"), nodeLogsPath("node-000") + "/ironic", edge, far, tenant, webPath, other, log, previous, chainPath("edge"),
 		"/secrets", "/updates",
 	}
 
@@ -106,6 +107,14 @@ func TestPagesOfWhatIsReadAloneAreDrawnAgain(t *testing.T) {
 				}
 				s.chains.expire("edge")
 			}, chainPath("edge"), []string{chainPath("edge")}},
+			{"packets", func() {
+				of.packets[mac(0)] = []capture.Exchange{{Protocol: capture.DHCP, Kind: capture.Discover, Count: 1}}
+				s.packets.expire(mustPicture(t, s).packetsKey("node-000"))
+			}, "/nodes/node-000", []string{"/nodes/node-000"}},
+			{"logs of a node", func() {
+				of.nodeLogs["node-000"] = []NodeLog{{ID: "ironic", Title: "Ironic", Log: workload.Log{Text: "new\n", Lines: 1}}}
+				s.nodeLogs.expire("node-000")
+			}, nodeLogsPath("node-000"), []string{nodeLogsPath("node-000"), nodeLogsPath("node-000") + "/ironic"}},
 			{"secrets", func() {
 				secrets = vault.Listing{Error: "DATA is gone"}
 				s.secrets.expire("")

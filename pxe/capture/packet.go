@@ -32,6 +32,7 @@ type packet struct {
 	firmware         pxe.Firmware   // who asks by DHCP; of a request only
 	keep             int            // bytes of the frame worth keeping
 	request, ongoing bool           // of TFTP: asks for a file; is of a transfer
+	payload          []byte         // of TFTP
 }
 
 // parsePacket reads a frame; false if it is of no boot, whatever the kernel let through.
@@ -53,6 +54,8 @@ func parsePacket(frame []byte) (packet, bool) {
 		src:  netip.AddrPortFrom(src, uint16(udp.SrcPort)),
 		dst:  netip.AddrPortFrom(dst, uint16(udp.DstPort)),
 		keep: len(frame),
+
+		payload: udp.Payload,
 	}
 	copy(p.from[:], eth.SrcMAC)
 	copy(p.to[:], eth.DstMAC)

@@ -68,7 +68,7 @@ func (l LogRef) IsValid() bool {
 	return l.Pod.IsValid() && len(validation.IsDNS1123Label(l.Container)) == 0
 }
 
-// Log is the end of what a container printed.
+// Log is the end of what a program printed.
 type Log struct {
 	Text  string // whole lines, without control characters
 	Lines int
@@ -176,14 +176,15 @@ func (a Asker) AskLog(ctx context.Context, text []byte, of LogRef) (l Log, err e
 		}
 		defer body.Close()
 
-		l, err = readLog(body)
+		l, err = ReadLog(body)
+		l.IsCut = l.IsCut || l.Lines >= maxLogLines
 		return err
 	})
 	return l, err
 }
 
-// readLog keeps the newest of a log.
-func readLog(from io.Reader) (Log, error) {
+// ReadLog keeps the newest of a log, 128 KiB at most.
+func ReadLog(from io.Reader) (Log, error) {
 	kept, isCut, piece := []byte(nil), false, make([]byte, 32<<10)
 	for {
 		n, err := from.Read(piece)
@@ -210,7 +211,6 @@ func readLog(from io.Reader) (Log, error) {
 	if text != "" {
 		l.Lines = strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1
 	}
-	l.IsCut = l.IsCut || l.Lines >= maxLogLines
 	return l, nil
 }
 

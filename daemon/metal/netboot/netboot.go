@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -25,6 +26,7 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/rerun"
 	"firstlight.dev/firstlight/pxe"
 	"firstlight.dev/firstlight/pxe/boottrace"
+	"firstlight.dev/firstlight/pxe/capture"
 	"firstlight.dev/firstlight/pxe/dhcp"
 	"firstlight.dev/firstlight/pxe/lease"
 	"firstlight.dev/firstlight/pxe/server"
@@ -208,6 +210,15 @@ func (s *Server) checkServing(ctx context.Context) error {
 // Traces are what each machine did on its way.
 func (s *Server) Traces() []boottrace.Trace {
 	return s.traces.List()
+}
+
+// Packets are what a machine asked by DHCP and TFTP in its last boot from the provisioning network, and was answered.
+func (*Server) Packets(mac string) ([]capture.Exchange, error) {
+	who, err := net.ParseMAC(mac)
+	if err != nil {
+		return nil, fmt.Errorf("find packets of %q: %w", mac, err)
+	}
+	return capture.ReadBoot(captureDir, who)
 }
 
 // MachineAt implements pxe.Machines: the machine on the provisioning network with an address.

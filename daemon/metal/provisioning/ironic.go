@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-
 	"firstlight.dev/firstlight/assets"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
@@ -114,11 +112,11 @@ func (p *Provisioner) IronicNodes(ctx context.Context) (map[string]fact.Ironic, 
 
 // EndMaintenance has Ironic work with a node again that somebody took out.
 func (p *Provisioner) EndMaintenance(ctx context.Context, node string) error {
-	h := p.Hosts.FindHost(func(h *metal3api.BareMetalHost) bool { return h.Name == node })
-	if h == nil || h.Status.Provisioning.ID == "" {
+	id := p.IronicID(node)
+	if id == "" {
 		return fmt.Errorf("node %s is not known to Ironic yet; firstlightd why %[1]s says what it does", node)
 	}
-	return p.api.EndMaintenance(ctx, h.Status.Provisioning.ID)
+	return p.api.EndMaintenance(ctx, id)
 }
 
 // logLimits is what DATA has to spare. An agent may send more than it should once in a round.

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/verify"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
@@ -20,7 +22,7 @@ const RefusalsFile = vault.SecretDir + "/bmc-refusals.json"
 
 // Sources are what the verification looks at, but for Appliance and Clock.
 func (p *Provisioner) Sources() verify.Sources {
-	logs := &fact.RamdiskLogs{Dir: ironicState + "/log/deploy"}
+	logs := p.RamdiskLogs()
 	return verify.Sources{
 		Site:     p.AllNodes,
 		Applied:  p.IsApplied,
@@ -42,6 +44,20 @@ func (p *Provisioner) Sources() verify.Sources {
 		Claim:    p.Gate.LastClaim,
 		Erasure:  p.Erasure,
 	}
+}
+
+// RamdiskLogs are those that Ironic fetched after failures.
+func (p *Provisioner) RamdiskLogs() *fact.RamdiskLogs {
+	return &fact.RamdiskLogs{Dir: filepath.Join(ironicState, ironic.LogDir)}
+}
+
+// IronicID is Ironic's UUID of a node; "" if it does not know the node.
+func (p *Provisioner) IronicID(node string) string {
+	h := p.Hosts.FindHost(func(h *metal3api.BareMetalHost) bool { return h.Name == node })
+	if h == nil {
+		return ""
+	}
+	return h.Status.Provisioning.ID
 }
 
 // blockedNodes are the nodes that the hand-over holds back, with the reason.

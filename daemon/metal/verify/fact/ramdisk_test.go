@@ -5,23 +5,57 @@ import (
 	"compress/gzip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func archive(t *testing.T, path, log string) {
+func archive(t *testing.T, path, log string) { archiveFiles(t, path, "var/log/agent.log", log) }
+
+// archiveFiles writes an archive of files, of each its name and what is in it.
+func archiveFiles(t *testing.T, path string, files ...string) {
 	f, err := os.Create(path)
 	require.NoError(t, err)
 	z := gzip.NewWriter(f)
 	w := tar.NewWriter(z)
-	require.NoError(t, w.WriteHeader(&tar.Header{Name: "var/log/agent.log", Mode: 0o644, Size: int64(len(log)), Typeflag: tar.TypeReg}))
-	_, err = w.Write([]byte(log))
-	require.NoError(t, err)
+	for i := 0; i < len(files); i += 2 {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: files[i], Mode: 0o644, Size: int64(len(files[i+1])), Typeflag: tar.TypeReg}))
+		_, err = w.Write([]byte(files[i+1]))
+		require.NoError(t, err)
+	}
 	require.NoError(t, w.Close())
 	require.NoError(t, z.Close())
 	require.NoError(t, f.Close())
+}
+
+func TestALogOfARamdiskIsReadWhole(t *testing.T) {
+	r := &RamdiskLogs{Dir: t.TempDir()}
+	assert.Empty(t, r.Times("node-1"))
+	_, err := r.Text("node-1", "2026-03-04-05-06-07")
+	assert.ErrorContains(t, err, "there is none of 2026-03-04-05-06-07 any more")
+
+	path := filepath.Join(r.Dir, "u-1_metal3~node-1_2026-03-04-05-06-07.tar.gz")
+	archiveFiles(t, path, "var/log/ironic-python-agent.log", "agent starts\nagent fails", "ps", "PID\n1\n", "dump", "\x00\x01", "df", "")
+	archive(t, filepath.Join(r.Dir, "u-1_metal3~node-1_u-2_2026-03-05-05-06-07.tar.gz"), "later\n")
+	archive(t, filepath.Join(r.Dir, "u-1_metal3~node-10_2026-03-05-05-06-07.tar.gz"), "of another one\n")
+	assert.Equal(t, []string{"2026-03-05-05-06-07", "2026-03-04-05-06-07"}, r.Times("node-1"))
+	text, err := r.Text("node-1", "2026-03-04-05-06-07")
+	require.NoError(t, err)
+	assert.Equal(t, "== ps\nPID\n1\n== df\n== var/log/ironic-python-agent.log\nagent starts\nagent fails\n", string(text))
+
+	long := strings.Repeat("old\n", maxRamdiskFile/4) + strings.Repeat("new\n", maxRamdiskFile/4)
+	archiveFiles(t, path, "dmesg", long)
+	text, err = r.Text("node-1", "2026-03-04-05-06-07")
+	require.NoError(t, err)
+	assert.Equal(t, "== dmesg\n"+long[len(long)-maxRamdiskFile:], string(text), "the end of it")
+
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, whole[:len(whole)/2], 0o600))
+	_, err = r.Text("node-1", "2026-03-04-05-06-07")
+	assert.ErrorContains(t, err, "unexpected EOF", "it is still being written, or torn")
 }
 
 func TestLastError(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"firstlight.dev/firstlight/daemon/metal/verify/fact"
 	"firstlight.dev/firstlight/image/lab/testbed/sandbox/nodes"
 )
 
@@ -61,6 +62,14 @@ func TestImagesThatAreNotWhatTheSiteSays(t *testing.T) {
 	kept := r.make("tar", "-tzf", logs[0])
 	t.Logf("%d deploy logs, in %s:\n%s", len(logs), filepath.Base(logs[0]), kept)
 	assert.Contains(t, kept, "ironic-python-agent.log")
+	read := &fact.RamdiskLogs{Dir: filepath.Dir(logs[0])}
+	times := read.Times("node1")
+	require.Len(t, times, len(logs), "the page of the node shows them all")
+	text, err := read.Text("node1", times[0])
+	require.NoError(t, err)
+	_, last, _ := strings.Cut(string(text), "ironic-python-agent.log\n")
+	assert.Contains(t, last, "ironic_python_agent")
+	assert.NotContains(t, last, "\n== ", "the agent's own log is the last")
 }
 
 // fails waits until node1 cannot be installed for a reason that holds a word. At no time is it
