@@ -99,7 +99,7 @@ func mintKey(file string) error {
 }
 
 // Public is what whoever checks signatures is to trust, as apt's Signed-By takes it: the key, and while it is replaced
-// the next or the former one. Both are in one block: apt reads no second one.
+// the next or the former one. Both are in one block, so that nobody has to look for a second one.
 func (k *Key) Public() []byte { return bytes.Clone(k.public) }
 
 // Current is the key that signs, as Public.
