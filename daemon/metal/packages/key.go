@@ -105,7 +105,7 @@ func (k *Key) Public() []byte { return bytes.Clone(k.public) }
 // Current is the key that signs, as Public.
 func (k *Key) Current() []byte { return bytes.Clone(k.current) }
 
-func (k *Key) trusted() openpgp.EntityList {
+func (k *Key) trustedKeys() openpgp.EntityList {
 	if k.other == nil {
 		return openpgp.EntityList{k.entity}
 	}
@@ -197,7 +197,7 @@ func withChecksum(signed []byte) ([]byte, error) {
 }
 
 // open returns the text of what sign made; false if it is of no key that clients are to trust.
-func (k *Key) open(signed []byte) ([]byte, bool) { return openBy(k.trusted(), signed) }
+func (k *Key) open(signed []byte) ([]byte, bool) { return openBy(k.trustedKeys(), signed) }
 
 // hasSigned reports whether the key itself made it, and not the former one.
 func (k *Key) hasSigned(signed []byte) bool {

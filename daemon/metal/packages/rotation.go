@@ -58,7 +58,7 @@ func (k *Key) load() error {
 	if k.current, err = encodePublic(k.entity); err != nil {
 		return err
 	}
-	if k.public, err = encodePublic(k.trusted()...); err != nil || k.stage != ca.Introduced {
+	if k.public, err = encodePublic(k.trustedKeys()...); err != nil || k.stage != ca.Introduced {
 		return err
 	}
 	k.next, err = encodePublic(k.other)

@@ -77,7 +77,7 @@ func TestAptNoticesNoRotation(t *testing.T) {
 	require.NoError(t, r.Key.ForgetFormer())
 	now := follow(both, "")
 	assert.Equal(t, signed, published(t, r), "it was signed again for nothing")
-	assert.Equal(t, 1, len(r.Key.trusted()))
+	assert.Equal(t, 1, len(r.Key.trustedKeys()))
 	assert.NotEqual(t, old, now)
 	files, err := filepath.Glob(r.Key.file + "*")
 	require.NoError(t, err)
@@ -176,13 +176,13 @@ func TestThePowerFailsWhileTheKeyOfPackagesIsReplaced(t *testing.T) {
 					require.NoError(t, r.Key.Switch())
 					continue
 				case ca.Switched:
-					assert.Len(t, r.Key.trusted(), 2)
+					assert.Len(t, r.Key.trustedKeys(), 2)
 					require.NoError(t, r.Key.ForgetFormer())
 					continue
 				}
 				break
 			}
-			assert.Len(t, r.Key.trusted(), 1)
+			assert.Len(t, r.Key.trustedKeys(), 1)
 			require.NoError(t, r.Key.BeginRotation())
 			assert.Equal(t, ca.Introduced, stageOf(reopen(t, r)))
 		})
