@@ -276,27 +276,32 @@ func (m *Mirror) CheckPackagesKey(ctx context.Context) error {
 	defer cancel()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}}
 	defer transport.CloseIdleConnections()
-	return checkPackagesKey(ctx, &http.Client{Transport: transport}, Addrs(ServiceAddresses(m.Site())), key.Public())
-}
-
-func checkPackagesKey(ctx context.Context, client *http.Client, at []netip.Addr, want []byte) error {
-	for _, addr := range at {
+	client := &http.Client{Transport: transport}
+	for _, addr := range Addrs(ServiceAddresses(m.Site())) {
 		url := "https://" + netip.AddrPortFrom(addr, registryPort).String() + "/packages.asc"
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
+		if err := checkText(ctx, client, url, key.Public()); err != nil {
 			return err
 		}
+	}
+	return nil
+}
 
-		response, err := client.Do(request)
-		if err != nil {
-			return bringup.Wait("%s to answer: %v", url, err)
-		}
+// checkText is nil if a text is served at a URL.
+func checkText(ctx context.Context, client *http.Client, url string, want []byte) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
 
-		text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-		response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusOK || !bytes.Equal(text, want) {
-			return bringup.Wait("%s to be the key that nodes are to trust: %s", url, response.Status)
-		}
+	response, err := client.Do(request)
+	if err != nil {
+		return bringup.Wait("%s to answer: %v", url, err)
+	}
+	defer response.Body.Close()
+
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil || response.StatusCode != http.StatusOK || !bytes.Equal(text, want) {
+		return bringup.Wait("%s to be as it ought to be (%s)", url, response.Status)
 	}
 	return nil
 }
