@@ -266,8 +266,10 @@ func (r *killFixture) runDaemon(ctx context.Context) error {
 	}
 
 	rotation := &authority.Rotation{
-		Authority:  func() (*ca.Authority, error) { return a, nil },
-		Names:      func() []string { return []string{"localhost"} },
+		What:       "authority",
+		Trust:      func() (authority.Trust, error) { return a, nil },
+		Introduce:  func() error { return a.Introduce("localhost") },
+		File:       authority.File,
 		Installing: func() ([]string, error) { return nil, nil },
 		Nodes: func() (all []remote.Installed, err error) {
 			for _, n := range r.Nodes {

@@ -79,6 +79,7 @@ type Daemon struct {
 	loginKey    *loginkey.Rotation
 	passwords   *bmcpassword.Rotation // of BMCs
 	authority   *authority.Rotation
+	packagesKey *authority.Rotation
 	runner      *bringup.Runner
 	journal     *bringup.Journal
 	started     time.Time
@@ -162,6 +163,7 @@ func newDaemon(log *slog.Logger, cluster *joined.Cluster, placement *guest.Place
 		Unanswered: apply.IsUnanswered,
 	}
 	d.authority = d.newAuthorityRotation(secrets)
+	d.packagesKey = d.newPackagesRotation(secrets)
 	return d
 }
 
@@ -332,6 +334,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"log-in to nodes", d.loginKey.Run},
 		{"passwords of BMCs", d.passwords.Run},
 		{"authority", d.runAuthority},
+		{"key of packages", d.runPackages},
 		{"consoles", d.consoles.Run},
 		{"page", func(ctx context.Context) error { return d.page.Serve(ctx, d.stageReady("clock-set")) }},
 		{"metrics", func(ctx context.Context) error {

@@ -51,6 +51,9 @@ func (d *Daemon) Document() status.Document {
 	if note := d.authority.Note(); note != "" {
 		doc.Notes = append(doc.Notes, note)
 	}
+	if note := d.packagesKey.Note(); note != "" {
+		doc.Notes = append(doc.Notes, note)
+	}
 	if note := d.updater.Note(); note != "" {
 		doc.Notes = append(doc.Notes, note)
 	}

@@ -25,6 +25,8 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/ironic"
 	"firstlight.dev/firstlight/daemon/metal/loginkey"
 	"firstlight.dev/firstlight/daemon/metal/metal3"
+	"firstlight.dev/firstlight/daemon/metal/mirror"
+	"firstlight.dev/firstlight/daemon/metal/packages"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/uploads/serving"
 )
@@ -70,24 +72,81 @@ func authorityStages() []string {
 // newAuthorityRotation wires what replaces the authority.
 func (d *Daemon) newAuthorityRotation(secrets *vault.Vault) *authority.Rotation {
 	return &authority.Rotation{
-		Authority:  secrets.Authority,
-		Names:      secrets.Names,
+		What:  "authority",
+		Trust: func() (authority.Trust, error) { return secrets.Authority() },
+		Introduce: func() error {
+			a, err := secrets.Authority()
+			if err != nil {
+				return err
+			}
+			return a.Introduce(secrets.Names()...)
+		},
+		File:       authority.File,
+		Earlier:    authority.SystemFile,
 		Installing: d.listInstalling,
 		Nodes:      d.loginNodes,
 		LogIn:      secrets.Keys.AccessSigner,
 		Told: func(ctx context.Context, trusted, next []byte) ([]string, error) {
-			c, err := d.metal.Client()
-			if err != nil {
-				return nil, err
-			}
-			setup := client.ObjectKey{Namespace: metal3.Namespace, Name: nodesetup.SecretName}
-			return authority.Machines(ctx, c, setup, trusted, next)
+			return d.listTold(ctx, "authority", func(text []byte) bool {
+				return authority.HasCertificate(text, trusted) && !authority.HasCertificate(text, next)
+			})
 		},
 		Own:     d.checkAuthority,
 		Changed: d.runner.Recheck,
 		Settle:  authoritySettle,
 		Log:     d.log.With("part", "authority"),
 	}
+}
+
+// packagesKey is the key of packages as it is on DATA.
+type packagesKey struct{ *packages.Key }
+
+func (k packagesKey) PEM() []byte { return k.Public() }
+
+func openPackagesKey() (authority.Trust, error) {
+	key, err := packages.OpenKey(mirror.PackagesKey)
+	return packagesKey{key}, err
+}
+
+// newPackagesRotation wires what replaces the key of packages. No ramdisk knows it.
+func (d *Daemon) newPackagesRotation(secrets *vault.Vault) *authority.Rotation {
+	return &authority.Rotation{
+		What:       "key of packages",
+		Trust:      openPackagesKey,
+		File:       authority.PackagesFile,
+		Installing: d.listChanging,
+		Nodes:      d.loginNodes,
+		LogIn:      secrets.Keys.AccessSigner,
+		Told: func(ctx context.Context, trusted, next []byte) ([]string, error) {
+			return d.listTold(ctx, "key of packages", func(text []byte) bool {
+				return packages.HasKey(text, trusted) && !packages.HasKey(text, next)
+			})
+		},
+		Own: func(ctx context.Context) error {
+			return errors.Join(d.checkStages(ctx, "supplies-served"), d.mirror.CheckPackagesKey(ctx))
+		},
+		Changed: d.runner.Recheck,
+		Settle:  settle,
+		Log:     d.log.With("part", "key of packages"),
+	}
+}
+
+// runPackages works on a rotation of the key of packages, from the moment that there may be one.
+func (d *Daemon) runPackages(ctx context.Context) error {
+	if !rerun.Await(ctx, d.stageReady(authorityMinted)) {
+		return nil
+	}
+	return d.packagesKey.Run(ctx)
+}
+
+// listTold are the machines of Cluster API that were told what isStale.
+func (d *Daemon) listTold(ctx context.Context, what string, isStale func(text []byte) bool) ([]string, error) {
+	c, err := d.metal.Client()
+	if err != nil {
+		return nil, err
+	}
+	setup := client.ObjectKey{Namespace: metal3.Namespace, Name: nodesetup.SecretName}
+	return authority.Machines(ctx, c, setup, what, isStale)
 }
 
 // runAuthority works on a rotation of the authority, from the moment that there may be one.
@@ -103,15 +162,23 @@ const authorityMinted = "clock-set"
 
 // checkAuthority is nil if the appliance's own parts are as its authority says: what is asked is the world.
 func (d *Daemon) checkAuthority(ctx context.Context) error {
+	if err := d.checkStages(ctx, authorityStages()...); err != nil {
+		return err
+	}
+	return d.mirror.CheckCertificate(ctx)
+}
+
+// checkStages is nil if stages of the plan hold now.
+func (d *Daemon) checkStages(ctx context.Context, names ...string) error {
 	for _, s := range d.runner.Plan {
-		if !slices.Contains(authorityStages(), s.Name) {
+		if !slices.Contains(names, s.Name) {
 			continue
 		}
 		if err := s.Done(ctx); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
-	return d.mirror.CheckCertificate(ctx)
+	return nil
 }
 
 // listInstalling are the hosts that boot a ramdisk, and the clusters that are being installed or changed: they have what
@@ -127,6 +194,12 @@ func (d *Daemon) listInstalling() (all []string, err error) {
 		}
 	}
 
+	changing, err := d.listChanging()
+	return append(all, changing...), err
+}
+
+// listChanging are the clusters that are being installed or changed.
+func (d *Daemon) listChanging() (all []string, err error) {
 	clusters, known := d.cluster.known()
 	if !known {
 		return nil, errors.New("the clusters are being read")
@@ -161,6 +234,8 @@ func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 		return "The next log-in is brought to every node, then used, then the former one is taken from every node. firstlightd status names nodes that are waited for.", err
 	case "authority":
 		return d.rotateAuthority()
+	case "packages":
+		return d.rotatePackages()
 	case "ironic":
 		if err := ironic.RotateCredentials(vault.SecretDir); err != nil {
 			return "", err
@@ -189,6 +264,25 @@ func (d *Daemon) rotateAuthority() (string, error) {
 		"it waits for. Ironic and its operator restart meanwhile; servers notice nothing. Workstations that upload and "+
 		"browsers have the former one: bring them the next one (firstlightd uploader OWNER; docs/page.md). Make an away "+
 		"copy afterwards.", int(2*authoritySettle.Minutes())), err
+}
+
+// rotatePackages begins to replace the key of packages.
+func (d *Daemon) rotatePackages() (string, error) {
+	if !d.stageReady(authorityMinted)() {
+		return "", errors.New("the appliance is still starting; firstlightd status says how far it is")
+	}
+	key, err := packages.OpenKey(mirror.PackagesKey)
+	if err != nil {
+		return "", err
+	}
+	err = key.BeginRotation()
+	if errors.Is(err, packages.ErrRotating) {
+		return "", fmt.Errorf("%w; firstlightd status says what it waits for", err)
+	}
+	return fmt.Sprintf("Nodes are brought to trust the next key of packages as well as the current one; when all do, the "+
+		"next one signs, and then the former one is taken from nodes. That is %d minutes at least, and firstlightd status "+
+		"names whom it waits for. Images of yours that have the key need the next one (docs/clusters.md). Make an away copy "+
+		"afterwards.", int(2*settle.Minutes())), err
 }
 
 // rotateBMCs begins to replace the passwords of BMCs.

@@ -61,6 +61,13 @@ func Appliance() []Mutant {
 			Package: "./daemon/metal/authority",
 		},
 		{
+			Name:    "the index of packages stays that of the former key",
+			File:    "daemon/metal/packages/packages.go",
+			Old:     " && r.Key.hasSigned(old)",
+			New:     "",
+			Package: "./daemon/metal/packages",
+		},
+		{
 			Name:    "a stage is believed after it was done",
 			File:    "daemon/engine/bringup/runner.go",
 			Old:     "\t\tif err == nil {\n\t\t\terr = r.askDone(ctx, i)\n\t\t}\n",

@@ -12,7 +12,7 @@ import (
 func newRotateCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
-		Use:   "rotate authority|nodes|ironic|bmc [NODE...]",
+		Use:   "rotate authority|packages|nodes|ironic|bmc [NODE...]",
 		Short: "Replace a secret of the appliance while the rack is in service",
 		Long: `Replace a secret of the appliance while the rack is in service. A power cut at any moment is gone on from.
 
@@ -24,6 +24,11 @@ Ramdisks, nodes and the appliance's own parts are brought to trust both; when ev
 being installed, the next one signs; the former one is taken away everywhere twenty minutes later. Workstations that
 upload and browsers must be told of the next one. A machine of Cluster API that was told of the current one alone is
 waited for until it is replaced.
+
+packages: the key that signs the appliance's packages. The next one is brought to every node that has the current one,
+and to those that are installed from now on; when every node in service has both, the next one signs, and the former one
+is taken from every node. A machine of Cluster API that was told of the current one alone is waited for until it is
+replaced.
 
 ironic: the password of Ironic's API. Ironic and its operator restart; servers notice nothing.
 
@@ -59,7 +64,7 @@ func completeRotate(socket *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		switch {
 		case len(args) == 0:
-			return []cobra.Completion{"authority", "nodes", "ironic", "bmc"}, cobra.ShellCompDirectiveNoFileComp
+			return []cobra.Completion{"authority", "packages", "nodes", "ironic", "bmc"}, cobra.ShellCompDirectiveNoFileComp
 		case args[0] == "bmc":
 			return nodes(cmd, args, begun)
 		}

@@ -1,6 +1,6 @@
-// Package authority replaces the appliance's authority while nodes are in service that trust it. The next one lies next
-// to the current one; first everyone is brought to trust both, then the next one signs, then the former one is taken
-// away. Who does not answer is waited for, and until all have, both are trusted.
+// Package authority replaces what nodes in service trust: the appliance's authority, or the key that signs its
+// packages. The next one lies next to the current one; first everyone is brought to trust both, then the next one
+// signs, then the former one is taken away. Who does not answer is waited for, and until all have, both are trusted.
 package authority
 
 import (
@@ -19,19 +19,30 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/remote"
 )
 
-// Rotation replaces the authority when somebody has asked for it.
+// Trust is what is replaced. What is to be trusted, the current one and the next, are texts, as clients read them.
+type Trust interface {
+	Stage() (stage ca.Stage, since time.Time)
+	PEM() []byte     // what clients are to trust: one, or while it is replaced two
+	Current() []byte // the one that signs
+	Next() []byte    // that is introduced; nil if none is
+	Switch() error
+	ForgetFormer() error
+}
+
+// Rotation replaces what nodes trust when somebody has asked for it.
 type Rotation struct {
-	Authority func() (*ca.Authority, error)
-	Names     func() []string // as of ca.Open
+	What      string // for people, such as "authority"
+	Trust     func() (Trust, error)
+	Introduce func() error // ends the stage ca.Asked; nil: it is none that Trust has
 
 	// Installing are those who are being installed, or boot a ramdisk, each with what it does.
 	Installing func() ([]string, error)
 	Nodes      func() ([]remote.Installed, error) // that are in service, and that the appliance logs in to
 	LogIn      func() (ssh.Signer, error)
-	// Told are those whom nobody logs in to, and who were told to trust what is given, PEM, without next; each with what
-	// to do.
+	// Told are those whom nobody logs in to, and who were told to trust what is given, as Trust.Current, without next;
+	// each with what to do.
 	Told func(ctx context.Context, trusted, next []byte) ([]string, error)
-	// Own is nil if the appliance itself is as the authority says: its objects in the API, and what it serves.
+	// Own is nil if the appliance itself is as Trust says: its objects in the API, and what it serves.
 	Own func(ctx context.Context) error
 	// Changed is called when the appliance is to look at itself again.
 	Changed func()
@@ -39,6 +50,9 @@ type Rotation struct {
 	// Settle is how long a stage lasts at least: longer than a ramdisk that was begun before it, or a certificate that is
 	// kept in memory.
 	Settle time.Duration
+
+	File    string // of nodes, which PEM is written to where it is there
+	Earlier string // of nodes that an earlier version installed, whose trust is there; "": none has
 
 	Root string // put before paths on nodes, as the shell has it; "" on nodes
 	Port uint16 // 22 if zero
@@ -54,15 +68,16 @@ const interval = 10 * time.Second // between two rounds
 
 // Files of nodes.
 const (
-	nodeFile   = "/etc/firstlight/ca.crt"                          // containerd reads it at each pull
-	systemFile = "/usr/local/share/ca-certificates/firstlight.crt" // that an earlier version had everything trust
+	File         = "/etc/firstlight/ca.crt"                          // the authority; containerd reads it at each pull
+	SystemFile   = "/usr/local/share/ca-certificates/firstlight.crt" // that an earlier version had everything trust
+	PackagesFile = "/etc/firstlight/packages.asc"                    // the key of packages; apt reads it at each update
 )
 
 // Run works on a rotation that was begun, also before a power cut, until ctx ends.
 func (r *Rotation) Run(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := r.Round(ctx); err != nil {
-			r.Log.Warn("the authority is not replaced yet", "error", err)
+			r.Log.Warn(r.What+" is not replaced yet", "error", err)
 		}
 	}, interval)
 	return nil
@@ -70,19 +85,19 @@ func (r *Rotation) Run(ctx context.Context) error {
 
 // Round takes a rotation as far as those answer who are waited for.
 func (r *Rotation) Round(ctx context.Context) error {
-	authority, err := r.Authority()
+	trust, err := r.Trust()
 	if err != nil {
 		return err
 	}
 
-	stage, since := authority.Stage()
+	stage, since := trust.Stage()
 	if stage == "" {
 		r.note("", time.Time{}, nil)
 		return nil
 	}
 
 	facts := Facts{Stage: stage, Age: time.Since(since), Settle: r.Settle}
-	waiting, err := r.findWaiting(ctx, authority, facts)
+	waiting, err := r.findWaiting(ctx, trust, facts)
 	if err != nil {
 		r.note(stage, since, []string{err.Error()})
 		return err
@@ -91,17 +106,17 @@ func (r *Rotation) Round(ctx context.Context) error {
 
 	facts.Waiting = len(waiting)
 	step := Decide(facts)
-	if err := r.act(authority, step); err != nil || step == StepNothing {
+	if err := r.act(trust, step); err != nil || step == StepNothing {
 		return err
 	}
 
-	r.Log.Info("the authority is being replaced", "step", step)
+	r.Log.Info(r.What+" is being replaced", "step", step)
 	r.Changed()
 	return nil
 }
 
 // findWaiting tells everyone what to trust, and returns those who do not yet.
-func (r *Rotation) findWaiting(ctx context.Context, authority *ca.Authority, f Facts) ([]string, error) {
+func (r *Rotation) findWaiting(ctx context.Context, trust Trust, f Facts) ([]string, error) {
 	all, err := r.Installing()
 	if err != nil || f.Stage == ca.Asked {
 		return all, err
@@ -111,10 +126,10 @@ func (r *Rotation) findWaiting(ctx context.Context, authority *ca.Authority, f F
 		all = append(all, fmt.Sprintf("this appliance: %v", err))
 	}
 
-	// The former one is taken from nodes when its certificates are served no more.
-	trusted := authority.PEM()
+	// The former one is taken from nodes when nothing that it signed is served any more.
+	trusted := trust.PEM()
 	if f.Stage == ca.Switched && f.Age >= f.Settle && len(all) == 0 {
-		trusted = authority.Current()
+		trusted = trust.Current()
 	}
 	unchanged, err := r.writeTrust(ctx, trusted)
 	if err != nil {
@@ -123,7 +138,7 @@ func (r *Rotation) findWaiting(ctx context.Context, authority *ca.Authority, f F
 	all = append(all, unchanged...)
 
 	if f.Stage == ca.Introduced {
-		told, err := r.Told(ctx, authority.Current(), authority.Next())
+		told, err := r.Told(ctx, trust.Current(), trust.Next())
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +155,7 @@ func (r *Rotation) findWaiting(ctx context.Context, authority *ca.Authority, f F
 	return all, err
 }
 
-// writeTrust has all nodes trust what is given, PEM, and returns those that do not.
+// writeTrust has all nodes trust what is given, as Trust.PEM, and returns those that do not.
 func (r *Rotation) writeTrust(ctx context.Context, trusted []byte) ([]string, error) {
 	nodes, err := r.Nodes()
 	if err != nil {
@@ -152,20 +167,24 @@ func (r *Rotation) writeTrust(ctx context.Context, trusted []byte) ([]string, er
 	}
 
 	shell := remote.Shell{Signer: signer, Port: r.Port}
-	script := fmt.Sprintf(trustScript, r.Root+nodeFile, r.Root+systemFile, strings.TrimSpace(string(trusted)))
+	earlier := r.Earlier
+	if earlier != "" {
+		earlier = r.Root + earlier
+	}
+	script := fmt.Sprintf(trustScript, r.Root+r.File, earlier, strings.TrimSpace(string(trusted)))
 	return remote.ChangeAll(ctx, nodes, func(ctx context.Context, n remote.Installed) error {
 		return n.Change(ctx, shell, script)
 	}), nil
 }
 
-func (r *Rotation) act(authority *ca.Authority, step Step) error {
+func (r *Rotation) act(trust Trust, step Step) error {
 	switch step {
 	case StepIntroduce:
-		return authority.Introduce(r.Names()...)
+		return r.Introduce()
 	case StepSwitch:
-		return authority.Switch()
+		return trust.Switch()
 	case StepForget:
-		return authority.ForgetFormer()
+		return trust.ForgetFormer()
 	}
 	return nil
 }
@@ -192,11 +211,11 @@ func (r *Rotation) Note() string {
 	case "":
 		return ""
 	case ca.Asked:
-		text = "Another authority is asked for"
+		text = "Another " + r.What + " is asked for"
 	case ca.Introduced:
-		text = "The next authority is there and signs nothing yet"
+		text = "The next " + r.What + " is there and signs nothing yet"
 	case ca.Switched:
-		text = "The next authority signs, and the former one is trusted still"
+		text = "The next " + r.What + " signs, and the former one is trusted still"
 	}
 
 	switch {

@@ -64,8 +64,11 @@ func (r *rack) open() *ca.Authority {
 func (r *rack) start() *Rotation {
 	a := r.open()
 	return &Rotation{
-		Authority:  func() (*ca.Authority, error) { return a, nil },
-		Names:      func() []string { return []string{"localhost"} },
+		What:       "authority",
+		Trust:      func() (Trust, error) { return a, nil },
+		Introduce:  func() error { return a.Introduce("localhost") },
+		File:       File,
+		Earlier:    SystemFile,
 		Installing: func() ([]string, error) { return r.installing, nil },
 		Nodes: func() (all []remote.Installed, err error) {
 			for i, n := range r.nodes {

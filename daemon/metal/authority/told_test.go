@@ -24,6 +24,9 @@ func TestMachines(t *testing.T) {
 	next, err := ca.Open(t.TempDir(), time.Now)
 	require.NoError(t, err)
 	both := string(current.PEM()) + string(next.PEM())
+	isStale := func(text []byte) bool {
+		return HasCertificate(text, current.PEM()) && !HasCertificate(text, next.PEM())
+	}
 	setup := client.ObjectKey{Namespace: "metal3", Name: "firstlight-node"}
 
 	// As cloud-init is told: the lines of a file are indented.
@@ -52,7 +55,7 @@ func TestMachines(t *testing.T) {
 			api := fake.NewClientBuilder().WithObjects(c.secret).WithIndex(&corev1.Secret{}, "type", func(o client.Object) []string {
 				return []string{string(o.(*corev1.Secret).Type)}
 			}).Build()
-			got, err := Machines(t.Context(), api, setup, current.PEM(), next.PEM())
+			got, err := Machines(t.Context(), api, setup, "authority", isStale)
 			require.NoError(t, err)
 			if c.want == "" {
 				assert.Empty(t, got)
@@ -68,6 +71,6 @@ func TestMachines(t *testing.T) {
 			return errors.New("down")
 		},
 	}).Build()
-	_, err = Machines(t.Context(), down, setup, current.PEM(), next.PEM())
+	_, err = Machines(t.Context(), down, setup, "authority", isStale)
 	assert.ErrorContains(t, err, "down", "nobody is waited for although nobody was asked")
 }

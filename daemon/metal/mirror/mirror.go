@@ -2,11 +2,13 @@
 package mirror
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -35,11 +37,13 @@ import (
 	"firstlight.dev/firstlight/pxe/server"
 )
 
+// PackagesKey is the file of the key that signs the index of packages.
+const PackagesKey = vault.SecretDir + "/packages.key"
+
 const (
 	packagesDir  = "/usr/share/firstlight/packages"
 	broughtDir   = artifact.Dir + "/" + artifact.PackagesDir // .deb files that were brought to it
 	digestsDir   = artifact.Dir + "/" + artifact.DigestsDir
-	packagesKey  = vault.SecretDir + "/packages.key"
 	packagesRoot = netboot.HTTPRoot + "/debian" // gets the index
 	nodesDir     = "/run/firstlight/packages"   // what is kept of the packages of Kubernetes
 	registryPort = assets.RegistryPort
@@ -139,7 +143,7 @@ func (m *Mirror) Trust() (certificate, key []byte, err error) {
 		return nil, nil, err
 	}
 
-	signing, err := packages.OpenKey(packagesKey)
+	signing, err := packages.OpenKey(PackagesKey)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -185,14 +189,14 @@ func (m *Mirror) PackagesStage() bringup.Stage {
 
 // writeIndex writes the index of packages.
 func (m *Mirror) writeIndex(ctx context.Context, report bringup.Report) error {
-	key, err := packages.OpenKey(packagesKey)
+	key, err := packages.OpenKey(PackagesKey)
 	if err != nil {
 		return err
 	}
 
 	report("writing the index of packages")
 	owners := m.owners()
-	found := poolState(owners)
+	found := indexState(owners, key)
 	r := packages.Repository{
 		Dir:     packagesRoot,
 		Owners:  owners,
@@ -218,10 +222,11 @@ func (m *Mirror) owners() []string {
 	return slices.Sorted(slices.Values(m.Owners()))
 }
 
-// poolState tells pools and owners apart without reading packages.
-func poolState(owners []string) string {
+// indexState tells pools, owners and the key that signs apart without reading packages.
+func indexState(owners []string, key *packages.Key) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, owners)
+	b.Write(key.Current())
 	for _, p := range packagePools() {
 		files, err := os.ReadDir(p.Dir)
 		fmt.Fprintln(&b, p.Dir, err == nil)
@@ -257,12 +262,63 @@ func (m *Mirror) CheckCertificate(ctx context.Context) error {
 	return nil
 }
 
+// CheckPackagesKey is nil if the registry, at each address of it, has what nodes that are installed now are told to
+// trust of packages.
+func (m *Mirror) CheckPackagesKey(ctx context.Context) error {
+	authority, err := m.Vault.Authority()
+	if err != nil {
+		return err
+	}
+	key, err := packages.OpenKey(PackagesKey)
+	if err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	for _, addr := range Addrs(ServiceAddresses(m.Site())) {
+		url := "https://" + netip.AddrPortFrom(addr, registryPort).String() + "/packages.asc"
+		if err := checkText(ctx, client, url, key.Public()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkText is nil if a text is served at a URL.
+func checkText(ctx context.Context, client *http.Client, url string, want []byte) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+
+	response, err := client.Do(request)
+	if err != nil {
+		return bringup.Wait("%s to answer: %v", url, err)
+	}
+	defer response.Body.Close()
+
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil || response.StatusCode != http.StatusOK || !bytes.Equal(text, want) {
+		return bringup.Wait("%s to be as it ought to be (%s)", url, response.Status)
+	}
+	return nil
+}
+
 func (m *Mirror) checkServed(ctx context.Context) error {
+	key, err := packages.OpenKey(PackagesKey)
+	if err != nil {
+		return err
+	}
+
 	m.mu.Lock()
 	indexed := m.indexed
 	m.mu.Unlock()
-	if indexed != poolState(m.owners()) {
-		return errors.New("the index of packages is not that of the packages that are here")
+	if indexed != indexState(m.owners(), key) {
+		return errors.New("the index of packages is not that of the packages that are here, or is of another key")
 	}
 
 	authority, err := m.Vault.Authority()

@@ -81,23 +81,23 @@ func (t *teller) tell(now time.Time) error {
 	if err != nil {
 		return err
 	}
+	certificate, key, err := m.Trust()
+	if err != nil {
+		return err
+	}
 
 	if !slices.Equal(addrs, t.settings.Addrs) || now.Sub(t.issued) >= certificateInterval ||
-		!bytes.Equal(authority.PEM(), t.settings.Authority) {
+		!bytes.Equal(certificate, t.settings.Authority) {
 		pair, _, err := authority.Issue("registry", ca.Names{Of: "registry", Addrs: Addrs(addrs)})
 		if err != nil {
 			return err
 		}
 
-		certificate, key, err := m.Trust()
-		if err != nil {
-			return err
-		}
-
 		t.settings.Addrs, t.settings.Pair = addrs, slices.Concat(pair.Cert, pair.Key)
-		t.settings.Authority, t.settings.Packages, t.issued = certificate, key, now
+		t.settings.Authority, t.issued = certificate, now
 	}
 
+	t.settings.Packages = key
 	t.settings.Known, t.settings.Owners = m.KnownAddrs(), m.OwnersAt()
 	return t.settings.Write(t.dir, t.group)
 }

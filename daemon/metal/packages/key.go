@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
@@ -17,12 +18,19 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
 	"firstlight.dev/firstlight/assets/atomicfile"
+	"firstlight.dev/firstlight/daemon/appliance/ca"
 )
 
-// Key signs the repository of one appliance. It is minted there and never leaves it.
+// Key signs the repository of one appliance. It is minted there and never leaves it. While it is replaced
+// (rotation.go), clients are to trust another one as well.
 type Key struct {
+	file   string
 	entity *openpgp.Entity
-	public []byte
+	other  *openpgp.Entity // the next or the former one, by the stage; nil: there is none
+	stage  ca.Stage
+	since  time.Time
+
+	public, current, next []byte // as their functions return them
 }
 
 // made is when every key and signature says that it was made: long ago and always the same, so that no
@@ -37,56 +45,113 @@ func config() *packet.Config {
 	}
 }
 
-// OpenKey reads the key in a file, minting it if there is none. One that cannot be read is an error:
-// nodes trust it, and another one would leave them without packages.
+// OpenKey reads the key in a file, minting it if there is none, and how far it is replaced. One that cannot be read is
+// an error: nodes trust it, and another one would leave them without packages.
 func OpenKey(file string) (*Key, error) {
+	k := &Key{file: file}
+	if err := k.load(); err != nil {
+		return nil, fmt.Errorf("open key of the packages: %w", err)
+	}
+	return k, nil
+}
+
+// readEntity reads the one key of a file, and when it was written; nil if there is no file.
+func readEntity(file string) (*openpgp.Entity, time.Time, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		text, err = mintKey(file)
+		return nil, time.Time{}, nil
 	}
-
 	if err != nil {
-		return nil, fmt.Errorf("open key of the packages: %w", err)
+		return nil, time.Time{}, err
 	}
 
 	all, err := openpgp.ReadKeyRing(bytes.NewReader(text))
-	if err != nil || len(all) != 1 || all[0].PrivateKey == nil {
-		return nil, fmt.Errorf("open key of the packages: %s holds no key (%v)", file, err)
+	if err != nil || len(all) != 1 {
+		return nil, time.Time{}, fmt.Errorf("%s holds no key (%v)", file, err)
 	}
 
-	k := &Key{entity: all[0]}
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) { // it was forgotten meanwhile
+		return nil, time.Time{}, nil
+	}
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+
+	return all[0], info.ModTime(), nil
+}
+
+func mintKey(file string) error {
+	e, err := openpgp.NewEntity("Firstlight appliance", "packages", "", config())
+	if err != nil {
+		return fmt.Errorf("mint: %w", err)
+	}
+
+	var b bytes.Buffer
+	if err := e.SerializePrivate(&b, config()); err != nil {
+		return fmt.Errorf("mint: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+
+	return atomicfile.Write(file, b.Bytes(), 0o600)
+}
+
+// Public is what whoever checks signatures is to trust, as apt's Signed-By takes it: the key, and while it is replaced
+// the next or the former one. Both are in one block, so that nobody has to look for a second one.
+func (k *Key) Public() []byte { return bytes.Clone(k.public) }
+
+// Current is the key that signs, as Public.
+func (k *Key) Current() []byte { return bytes.Clone(k.current) }
+
+func (k *Key) trustedKeys() openpgp.EntityList {
+	if k.other == nil {
+		return openpgp.EntityList{k.entity}
+	}
+	return openpgp.EntityList{k.entity, k.other}
+}
+
+func encodePublic(all ...*openpgp.Entity) ([]byte, error) {
 	var b bytes.Buffer
 	w, err := armor.Encode(&b, openpgp.PublicKeyType, nil)
 	if err != nil {
 		return nil, fmt.Errorf("write public key: %w", err)
 	}
-	if err := errors.Join(k.entity.Serialize(w), w.Close()); err != nil {
+	for _, e := range all {
+		err = errors.Join(err, e.Serialize(w))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, fmt.Errorf("write public key: %w", err)
 	}
 
-	k.public = append(b.Bytes(), '\n')
-	return k, nil
+	return append(b.Bytes(), '\n'), nil
 }
 
-func mintKey(file string) ([]byte, error) {
-	e, err := openpgp.NewEntity("Firstlight appliance", "packages", "", config())
-	if err != nil {
-		return nil, fmt.Errorf("mint: %w", err)
+// HasKey reports whether a key, as Current writes it, is in a text, however its lines are indented.
+func HasKey(text, key []byte) bool {
+	wanted, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(key))
+	if err != nil || len(wanted) != 1 {
+		return false
 	}
 
-	var b bytes.Buffer
-	if err := e.SerializePrivate(&b, config()); err != nil {
-		return nil, fmt.Errorf("mint: %w", err)
+	var lines []byte
+	for line := range bytes.Lines(text) {
+		lines = append(append(lines, bytes.TrimSpace(line)...), '\n')
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, err
+	begin := []byte("-----BEGIN " + openpgp.PublicKeyType + "-----")
+	for _, rest := range bytes.Split(lines, begin)[1:] {
+		all, err := openpgp.ReadArmoredKeyRing(io.MultiReader(bytes.NewReader(begin), bytes.NewReader(rest)))
+		if err == nil && slices.ContainsFunc(all, func(e *openpgp.Entity) bool { return isSame(e, wanted[0]) }) {
+			return true
+		}
 	}
-
-	return b.Bytes(), atomicfile.Write(file, b.Bytes(), 0o600)
+	return false
 }
 
-// Public is the key for whoever checks signatures, as apt's Signed-By takes it.
-func (k *Key) Public() []byte { return bytes.Clone(k.public) }
+func isSame(a, b *openpgp.Entity) bool {
+	return bytes.Equal(a.PrimaryKey.Fingerprint, b.PrimaryKey.Fingerprint)
+}
 
 // sign makes text that carries its signature (RFC 9580, 7).
 func (k *Key) sign(text []byte) ([]byte, error) {
@@ -131,13 +196,21 @@ func withChecksum(signed []byte) ([]byte, error) {
 	return append(out.Bytes(), '\n'), nil
 }
 
-// open returns the text of what sign made; false if it is not this key's.
-func (k *Key) open(signed []byte) ([]byte, bool) {
+// open returns the text of what sign made; false if it is of no key that clients are to trust.
+func (k *Key) open(signed []byte) ([]byte, bool) { return openBy(k.trustedKeys(), signed) }
+
+// hasSigned reports whether the key itself made it, and not the former one.
+func (k *Key) hasSigned(signed []byte) bool {
+	_, is := openBy(openpgp.EntityList{k.entity}, signed)
+	return is
+}
+
+func openBy(keys openpgp.EntityList, signed []byte) ([]byte, bool) {
 	block, _ := clearsign.Decode(signed)
 	if block == nil {
 		return nil, false
 	}
-	if _, err := block.VerifySignature(openpgp.EntityList{k.entity}, config()); err != nil {
+	if _, err := block.VerifySignature(keys, config()); err != nil {
 		return nil, false
 	}
 

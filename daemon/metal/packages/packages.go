@@ -86,7 +86,7 @@ func (r *Repository) writeSuite(suite string, index []byte) (changed bool, err e
 	}
 
 	before, valid := r.Key.open(old)
-	if valid && releaseCovers(before, index) {
+	if valid && releaseCovers(before, index) && r.Key.hasSigned(old) {
 		return false, nil
 	}
 
