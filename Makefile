@@ -30,7 +30,7 @@ test: deps build ## All that CI runs: installs what it needs, builds the image, 
 mutants: ## Put faults in by hand, one at a time: a test must notice each (needs root and a built image; an hour)
 	FIRSTLIGHT_TEST=mutants $(GO) test -count=1 -timeout 4h -v -run TestNoMutantSurvives ./assets/mutants
 
-E2E := racks situations clusters drills hostile launches machines nodes boots desks loads earlier builds uploads mutants
+E2E := racks situations clusters drills hostile launches moves machines nodes boots desks loads earlier builds uploads mutants
 .PHONY: e2e e2e-ready $(E2E:%=e2e-%)
 e2e: ## What `make test` leaves out: rarer boots, servers and their faults, two equal builds (root; hours, fewer with -j2 and more than two processors); goes on where it was
 	@$(MAKE) -k --no-print-directory $(E2E:%=e2e-%)

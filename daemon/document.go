@@ -91,7 +91,7 @@ func summary(d status.Document) string {
 		switch {
 		case s.State == status.StateReady:
 		case s.AfterReady:
-			return console.Headline(d) + "; " + stageText(s)
+			return console.Headline(d) + ". " + stageText(s)
 		default:
 			return stageText(s)
 		}
@@ -102,7 +102,7 @@ func summary(d status.Document) string {
 // stageText is what a stage that does not hold does or waits for.
 func stageText(s status.Stage) string {
 	first, _, _ := strings.Cut(cmp.Or(s.Waiting, s.Error, "looking"), "\n")
-	return s.Name + ": " + first
+	return s.TitleOrName() + ": " + first
 }
 
 // nextAction is what a person can do now.

@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/carrier"
+	"firstlight.dev/firstlight/assets/guest"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
 // section is what docs/bringup.md says of one stage.
@@ -39,6 +41,18 @@ func readDocs(t *testing.T) []section {
 	return all
 }
 
+// readTitles reads the table of docs/bringup.md: titles of stages by their names.
+func readTitles(t *testing.T) map[string]string {
+	b, err := os.ReadFile("../docs/bringup.md")
+	require.NoError(t, err)
+	titles := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| \\[(.+)\\]\\(#(.+)\\) \\| (.+) \\|$").FindAllStringSubmatch(string(b), -1) {
+		assert.Equal(t, m[1], m[2], "the link leads elsewhere")
+		titles[m[1]] = m[3]
+	}
+	return titles
+}
+
 func TestDocsWalkThroughThePlan(t *testing.T) {
 	docs := readDocs(t)
 	d := New(slog.New(slog.DiscardHandler))
@@ -50,7 +64,10 @@ func TestDocsWalkThroughThePlan(t *testing.T) {
 		documented = append(documented, s.name)
 	}
 	require.Equal(t, planned, documented, "docs/bringup.md and plan.go name different stages, or in another order")
+	titles := readTitles(t)
+	require.Len(t, titles, len(planned), "the table of docs/bringup.md has other stages")
 	for i, s := range d.runner.Plan {
+		assert.Equal(t, s.Title, titles[s.Name], "title of %s", s.Name)
 		assert.Equal(t, s.Fact, docs[i].points["Fact"], "fact of %s", s.Name)
 		assert.Equal(t, s.Why, docs[i].points["Why"], "why of %s", s.Name)
 		assert.NotEmpty(t, docs[i].points["Done"], "%s: the page does not say when it is done", s.Name)
@@ -58,14 +75,24 @@ func TestDocsWalkThroughThePlan(t *testing.T) {
 }
 
 func TestStagesAreFacts(t *testing.T) {
-	seen := map[string]bool{}
-	for _, s := range New(slog.New(slog.DiscardHandler)).runner.Plan {
+	log := slog.New(slog.DiscardHandler)
+	checkStages(t, New(log).runner.Plan)
+	checkStages(t, NewGuest(log, guest.Placement{Folder: guest.Folder}).runner.Plan)
+}
+
+func checkStages(t *testing.T, plan []bringup.Stage) {
+	seen, titled := map[string]bool{}, map[string]bool{}
+	for _, s := range plan {
 		assert.Regexp(t, `^[a-z][a-z0-9]*(-[a-z]+)*$`, s.Name)
 		assert.False(t, seen[s.Name], "%s is there twice", s.Name)
 		seen[s.Name] = true
 		assert.NotNil(t, s.Done, "%s never asks the world", s.Name)
 		assert.NotEmpty(t, s.Fact, s.Name)
 		assert.NotEmpty(t, s.Why, s.Name)
+		assert.Regexp(t, `^[A-Z].*[a-z]$`, s.Title, "%s: what a person reads in a list, and before a colon", s.Name)
+		assert.LessOrEqual(t, len(s.Title), 40, "%s: the screen has 80 columns, and more to say", s.Name)
+		assert.False(t, titled[s.Title], "%s: another stage is shown so", s.Name)
+		titled[s.Title] = true
 	}
 }
 
@@ -102,8 +129,8 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 }
 
 func TestSummaryAndNext(t *testing.T) {
-	failed := status.Stage{Name: "site-read", State: status.StateFailed, Error: "site.yaml:2: a\nsite.yaml:3: b"}
-	ready := status.Stage{Name: "links-up", State: status.StateReady}
+	failed := status.Stage{Name: "site-read", Title: "The site document is read", State: status.StateFailed, Error: "site.yaml:2: a\nsite.yaml:3: b"}
+	ready := status.Stage{Name: "links-up", Title: "Networks get their addresses", State: status.StateReady}
 	address := []status.Address{{Role: "provisioning", Addresses: []string{"172.22.0.1/24"}}, {Role: "baremetal", Addresses: []string{"10.0.0.7/24"}}}
 	for _, c := range []struct {
 		name          string
@@ -111,16 +138,16 @@ func TestSummaryAndNext(t *testing.T) {
 		hasKeys       bool
 		summary, next string
 	}{
-		{"first moment", status.Document{State: status.StateWorking, Stages: []status.Stage{{Name: "data-mounted", State: status.StateWorking}}}, false,
-			"data-mounted: looking", "Nothing to do: it comes up automatically."},
-		{"what it does comes before what went wrong", status.Document{State: status.StateWorking, Stages: []status.Stage{ready, {Name: "images-present", State: status.StateWorking, Waiting: "importing", Error: "no space"}}}, false,
-			"images-present: importing", "Nothing to do: it comes up automatically."},
+		{"first moment", status.Document{State: status.StateWorking, Stages: []status.Stage{{Name: "data-mounted", Title: "Storage is mounted", State: status.StateWorking}}}, false,
+			"Storage is mounted: looking", "Nothing to do: it comes up automatically."},
+		{"what it does comes before what went wrong", status.Document{State: status.StateWorking, Stages: []status.Stage{ready, {Name: "images-present", Title: "Container images are put in place", State: status.StateWorking, Waiting: "importing", Error: "no space"}}}, false,
+			"Container images are put in place: importing", "Nothing to do: it comes up automatically."},
 		{"wrong site", status.Document{State: status.StateFailed, Stages: []status.Stage{failed}}, false,
-			"site-read: site.yaml:2: a", "Correct site.yaml on the stick's SITE partition, then restart this machine: systemctl reboot"},
-		{"ready, with a stage that follows", status.Document{State: status.StateReady, Stages: []status.Stage{ready, {Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking, Waiting: "applying"}}}, false,
-			"Ready. On its way: 1 of 2 stages; cluster-api-ready: applying", "Power on the servers on the provisioning network."},
-		{"broken, before what follows", status.Document{State: status.StateDegraded, Stages: []status.Stage{{Name: "links-up", State: status.StateDegraded, Waiting: "a link"}, {Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking}}}, false,
-			"links-up: a link", "Nothing to do: it comes up automatically."},
+			"The site document is read: site.yaml:2: a", "Correct site.yaml on the stick's SITE partition, then restart this machine: systemctl reboot"},
+		{"ready, with a stage that follows", status.Document{State: status.StateReady, Stages: []status.Stage{ready, {Name: "cluster-api-ready", Title: "Cluster API starts", AfterReady: true, State: status.StateWorking, Waiting: "applying"}}}, false,
+			"Ready. On its way: 1 of 2 stages. Cluster API starts: applying", "Power on the servers on the provisioning network."},
+		{"broken, before what follows", status.Document{State: status.StateDegraded, Stages: []status.Stage{{Name: "links-up", Title: "Networks get their addresses", State: status.StateDegraded, Waiting: "a link"}, {Name: "cluster-api-ready", Title: "Cluster API starts", AfterReady: true, State: status.StateWorking}}}, false,
+			"Networks get their addresses: a link", "Nothing to do: it comes up automatically."},
 		{"ready, with keys: the owner's network comes first", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, true,
 			"Ready", "Log in: ssh root@10.0.0.7; page: https://10.0.0.7/"},
 		{"ready, without keys", status.Document{State: status.StateReady, Stages: []status.Stage{ready}, Addresses: address}, false,

@@ -186,9 +186,9 @@ func (d *Daemon) rotateAuthority() (string, error) {
 	}
 	return fmt.Sprintf("Everyone is brought to trust the next authority as well as the current one; when all do, the next one "+
 		"signs, and then the former one is trusted no more. That is %d minutes at least, and firstlightd status names whom "+
-		"it waits for. Ironic, its operator and the upload API restart meanwhile; servers notice nothing. Workstations that "+
-		"upload and browsers have the former one: bring them the next one (firstlightd uploader OWNER; docs/page.md). Make "+
-		"an away copy afterwards.", int(2*authoritySettle.Minutes())), err
+		"it waits for. Ironic and its operator restart meanwhile; servers notice nothing. Workstations that upload and "+
+		"browsers have the former one: bring them the next one (firstlightd uploader OWNER; docs/page.md). Make an away "+
+		"copy afterwards.", int(2*authoritySettle.Minutes())), err
 }
 
 // rotateBMCs begins to replace the passwords of BMCs.

@@ -3,7 +3,10 @@
 // only ever added; a reader must pass over those it does not know.
 package status
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // SocketPath is where the daemon serves the document: GET /v1/status.
 const SocketPath = "/run/firstlight/status.sock"
@@ -73,6 +76,7 @@ type Firewall struct {
 // Stage is one step of the bring-up: a fact and how it stands.
 type Stage struct {
 	Name     string    `json:"name"`
+	Title    string    `json:"title,omitempty"` // what happens, for people; "" from versions that had none
 	Fact     string    `json:"fact"`
 	State    State     `json:"state"`
 	Since    time.Time `json:"since"`             // State has been so since
@@ -83,6 +87,9 @@ type Stage struct {
 
 	AfterReady bool `json:"afterReady,omitempty"` // it begins when the appliance is ready, which is so without it
 }
+
+// TitleOrName is what people are shown a stage as.
+func (s Stage) TitleOrName() string { return cmp.Or(s.Title, s.Name) }
 
 // Address is one network of the appliance.
 type Address struct {

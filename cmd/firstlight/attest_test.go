@@ -56,7 +56,7 @@ func newBootImage(t *testing.T, initramfs string) (path string, events []measure
 		}},
 	}}))
 
-	line := "(hd0,gpt7)/vmlinuz console=tty0 console=ttyS0,115200 loglevel=4 printk.devkmsg=on gpt panic=30 systemd.ssh_auto=no " +
+	line := "(hd0,gpt7)/vmlinuz console=tty0 console=ttyS0,115200 loglevel=4 printk.devkmsg=on gpt panic=30 systemd.crash_reboot=1 systemd.ssh_auto=no " +
 		"systemd.gpt_auto=no firstlight.version=1.2.3 firstlight.esp=" + guid(1) + " firstlight.slot=a firstlight.verity=" +
 		strings.Repeat("ab", 32)
 	return path, []measuredtest.Event{

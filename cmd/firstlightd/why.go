@@ -112,7 +112,12 @@ func unfinishedStages(all []status.Stage) []status.Stage {
 // writeStages writes a line per stage: what it does or waits for, and the last error.
 func writeStages(w io.Writer, stages []status.Stage) {
 	for _, s := range stages {
-		fmt.Fprintf(w, "stage %s is %s", s.Name, s.State)
+		fmt.Fprintf(w, "stage %s", s.Name)
+		if s.Title != "" {
+			fmt.Fprintf(w, " (%s)", s.Title)
+		}
+
+		fmt.Fprintf(w, " is %s", s.State)
 		for _, text := range []string{s.Waiting, s.Error} {
 			if text != "" {
 				fmt.Fprintf(w, ": %s", text)

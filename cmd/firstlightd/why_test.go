@@ -46,12 +46,18 @@ func TestWhyKnowsClusters(t *testing.T) {
 func TestWhySaysWhatTheApplianceWaitsFor(t *testing.T) {
 	stages := []status.Stage{
 		{Name: "bpa-ready", State: status.StateReady},
-		{Name: "cluster-api-ready", State: status.StateWorking, Waiting: "waiting for the pod of capi-controller-manager to be ready"},
+		{
+			Name: "cluster-api-ready", Title: "Cluster API starts", State: status.StateWorking,
+			Waiting: "waiting for the pod of capi-controller-manager to be ready",
+		},
+		{Name: "site-clusters-applied", State: status.StateFailed, Error: "from a version without titles"},
 		{Name: "late", State: status.StateWaiting},
 	}
 	var out strings.Builder
 	writeStages(&out, unfinishedStages(stages))
-	want := "stage cluster-api-ready is working: waiting for the pod of capi-controller-manager to be ready\n"
+	want := "stage cluster-api-ready (Cluster API starts) is working: " +
+		"waiting for the pod of capi-controller-manager to be ready\n" +
+		"stage site-clusters-applied is failed: from a version without titles\n"
 	assert.Equal(t, want, out.String())
 }
 

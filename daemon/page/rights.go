@@ -41,6 +41,7 @@ const fieldManager = "firstlight-page"
 func Stage(api func() (client.Client, error), of func() *site.Site) bringup.Stage {
 	return apply.Stage{
 		Name:    "roles-bound",
+		Title:   "Rights of the page's users are set",
 		Fact:    "the API server knows what viewers, operators and owners of the page may do",
 		Why:     "As soon as the API can be asked: a role that the site takes away is gone, whatever else is stuck.",
 		Owner:   fieldManager,

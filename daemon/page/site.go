@@ -206,7 +206,8 @@ type editView struct {
 	Past   *pastDocument // of the history, that is edited; nil: the one that holds
 
 	Error    string // why it was not checked
-	Problems site.Problems
+	Problems []problemView
+	Keys     []keySection // all that a document may have
 
 	IsSound     bool     // it has no mistakes
 	Summary     []string // what it asks for
@@ -322,7 +323,7 @@ func (s *Server) checkDocument(ctx context.Context, v editView) (int, editView) 
 	}
 	to, problems := site.LoadAfter(sitedocument.Name, text, current)
 	if len(problems) > 0 {
-		v.Problems = problems.Fold()
+		v.Problems = newProblemViews(problems.Fold())
 		return http.StatusUnprocessableEntity, v
 	}
 	return http.StatusOK, s.previewDocument(ctx, v, current, text, to)
@@ -366,7 +367,7 @@ func (s *Server) showEditor(w http.ResponseWriter, r *http.Request, of *session,
 		return
 	}
 
-	v.CSRF = of.csrf
+	v.CSRF, v.Keys = of.csrf, newKeySections(v.Problems)
 	for _, e := range p.history {
 		if v.Origin != v.Base && v.Origin == sitedocument.Digest(e.Text) {
 			past := newPastDocument(p, of.person.Role, e)
@@ -385,6 +386,6 @@ func (s *Server) showEditor(w http.ResponseWriter, r *http.Request, of *session,
 		return
 	}
 	frame := newFrame(p, of, r.URL.Path, title, main)
-	frame.IsStill = true
+	frame.IsStill, frame.Site = true, true
 	s.write(w, r, code, "frame.html", frame)
 }

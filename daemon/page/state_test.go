@@ -162,8 +162,8 @@ func ready() *state {
 			Next:    "Power on the servers on the provisioning network.",
 			Started: time.Now().Add(-time.Hour),
 			Stages: []status.Stage{
-				{Name: "links-up", Fact: "Every network role has a bridge.", State: status.StateReady},
-				{Name: "ironic-ready", Fact: "Ironic answers.", State: status.StateReady},
+				{Name: "links-up", Title: "Networks get their addresses", Fact: "Every network role has a bridge.", State: status.StateReady},
+				{Name: "ironic-ready", Title: "Ironic starts", Fact: "Ironic answers.", State: status.StateReady},
 			},
 			Addresses: []status.Address{
 				{Role: "provisioning", Interface: "provisioning", Addresses: []string{"172.22.0.1/24"}},
@@ -291,12 +291,12 @@ func begun() *state {
 	s := ready()
 	s.doc = status.Document{
 		Name: "firstlight-ab12", Version: "0.1.0", State: status.StateWorking,
-		Summary: "links-up: waits for a link", Next: "Nothing to do: it comes up automatically.",
+		Summary: "Networks get their addresses: waits for a link", Next: "Nothing to do: it comes up automatically.",
 		Stages: []status.Stage{
-			{Name: "links-up", Fact: "Every network role has a bridge.", State: status.StateWorking, Waiting: "waits for a link",
-				Error: errors.New("no NIC has a link").Error()},
-			{Name: "ironic-ready", Fact: "Ironic answers.", State: status.StateWaiting},
-			{Name: "cluster-api-ready", Fact: "It runs.", State: status.StateWaiting, AfterReady: true},
+			{Name: "links-up", Title: "Networks get their addresses", Fact: "Every network role has a bridge.",
+				State: status.StateWorking, Waiting: "waits for a link", Error: errors.New("no NIC has a link").Error()},
+			{Name: "ironic-ready", Title: "Ironic starts", Fact: "Ironic answers.", State: status.StateWaiting},
+			{Name: "cluster-api-ready", Title: "Cluster API starts", Fact: "It runs.", State: status.StateWaiting, AfterReady: true},
 		},
 	}
 	return s
@@ -306,9 +306,9 @@ func begun() *state {
 func stopped() *state {
 	s := begun()
 	s.doc.State = status.StateFailed
-	s.doc.Summary = "site-read: site.yaml:3: unknown key"
+	s.doc.Summary = "The site document is read: site.yaml:3: unknown key"
 	s.doc.Next = "Correct site.yaml on the stick's SITE partition, then restart this machine: systemctl reboot"
-	s.doc.Stages[0] = status.Stage{Name: "site-read", Fact: "The site is known.", State: status.StateFailed,
+	s.doc.Stages[0] = status.Stage{Name: "site-read", Title: "The site document is read", Fact: "The site is known.", State: status.StateFailed,
 		Error: "site.yaml:3: unknown key <script>alert(1)</script>"}
 	return s
 }

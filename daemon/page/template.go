@@ -59,7 +59,7 @@ type asset struct {
 // a browser keeps one for good, and gets the new one after an update.
 var assets = sync.OnceValue(func() map[string]asset {
 	all := map[string]asset{}
-	for _, name := range []string{"page.css", "page.js", "upload.js", "console.js", "icon.svg"} {
+	for _, name := range []string{"page.css", "page.js", "upload.js", "console.js", "site.js", "icon.svg"} {
 		content, err := fs.ReadFile(files, "assets/"+name)
 		if err != nil {
 			panic(err) // it is in the binary

@@ -87,6 +87,7 @@ type frameView struct {
 
 	Uploads bool   // the script of uploads is loaded, too
 	Console bool   // the script of consoles is
+	Site    bool   // the script of the site editor is
 	Notice  notice // what became of the last action
 	IsStill bool   // it does not follow the appliance
 }

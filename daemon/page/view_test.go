@@ -120,7 +120,7 @@ func TestTheRackShowsWhatNeedsAPersonFirst(t *testing.T) {
 
 func TestTheRackShowsTheBringUp(t *testing.T) {
 	d := logIn(t, newServer(t, begun())).open("/")
-	assert.Equal(t, "links-up working: waits for a linkno NIC has a link", d.id("stage-links-up").text())
+	assert.Equal(t, "Networks get their addresses working: waits for a linkno NIC has a link", d.id("stage-links-up").text())
 	assert.NotNil(t, d.id("stage-ironic-ready"))
 	assert.Nil(t, d.id("stage-cluster-api-ready"), "Ready does not wait for it")
 	assert.Contains(t, d.id("empty").text(), "not known yet")
@@ -173,6 +173,7 @@ func TestOtherPagesShowTheirState(t *testing.T) {
 	appliance := full.open("/appliance")
 	assert.Contains(t, appliance.id("networks").text(), "10.10.110.20/24")
 	assert.Contains(t, appliance.id("ready-stages").text(), "2 stages hold")
+	assert.Contains(t, appliance.id("stage-ironic-ready").text(), "Ironic startsironic-ready Ironic answers.")
 	assert.Contains(t, empty.open("/appliance").id("networks").text(), "No network has its role yet")
 	assert.Contains(t, logIn(t, newServer(t, stopped())).open("/appliance").id("stages").text(), "unknown key")
 

@@ -85,7 +85,11 @@ func TestEveryPageIsLight(t *testing.T) {
 	for name := range assets() {
 		assetBytes += b.ask("GET", "/assets/"+name, "").Body.Len()
 	}
-	for _, path := range []string{"/nodes/node-003", nodeLogsPath("node-000"), nodeLogsPath("node-000") + "/ironic", "/clusters", "/clusters/edge", chainPath("edge"), tenantPath("edge", "alpha"), "/addons", "/networks", "/numbers", "/updates", "/secrets", "/appliance"} {
+	for _, path := range []string{
+		"/nodes/node-003", nodeLogsPath("node-000"), nodeLogsPath("node-000") + "/ironic", "/clusters", "/clusters/edge",
+		chainPath("edge"), tenantPath("edge", "alpha"), "/addons", "/networks", "/numbers", "/updates", "/secrets",
+		"/appliance", editPath,
+	} {
 		w := b.ask("GET", path, "", "Accept-Encoding", "gzip")
 		require.Equal(t, "gzip", w.Header().Get("Content-Encoding"))
 		t.Logf("%s: %d bytes", path, w.Body.Len()+assetBytes)

@@ -28,9 +28,9 @@ func TestAGuestOnAnEarlierControlPlane(t *testing.T) {
 	o.loadImages()
 	o.applyManifests()
 	o.until("kubectl get bmh -A --show-labels", "firstlight.dev/verified=true")
-	for _, stage := range []string{"hosts-guarded", "artifacts-ready", "bpa-ready", "kpa-ready", "cluster-api-ready", "cluster-class-ready"} {
-		o.until(status, "[ ok ] "+stage)
-	}
+	o.awaitStages(
+		"hosts-guarded", "artifacts-ready", "bpa-ready", "kpa-ready", "cluster-api-ready", "cluster-class-ready",
+	)
 	o.applyHost()
 	o.upload()
 	o.run("kubectl delete namespace alpha")

@@ -3,12 +3,14 @@ package guest_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"firstlight.dev/firstlight/assets/goldentest"
+	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/image/guest"
 	"firstlight.dev/firstlight/image/lab/netns"
 	"firstlight.dev/firstlight/image/lab/simulator"
@@ -63,14 +66,33 @@ func (o *owner) show(line string) string {
 // until asks until what is printed has some text.
 func (o *owner) until(line, want string) {
 	o.t.Helper()
+	o.untilThat(line, want, func(out []byte) bool { return strings.Contains(string(out), want) })
+}
+
+// awaitStages waits until these stages of the appliance hold.
+func (o *owner) awaitStages(names ...string) {
+	o.t.Helper()
+	for _, name := range names {
+		o.untilThat(statusCommand+" -o json", name, func(out []byte) bool {
+			var d status.Document
+			return json.Unmarshal(out, &d) == nil && slices.ContainsFunc(d.Stages, func(s status.Stage) bool {
+				return s.Name == name && s.State == status.StateReady
+			})
+		})
+	}
+}
+
+// untilThat asks until holds is true of what is printed; what is that, for the log.
+func (o *owner) untilThat(line, what string, holds func([]byte) bool) {
+	o.t.Helper()
 	began, said := time.Now(), ""
 	for ; o.ctx.Err() == nil; time.Sleep(time.Second) {
 		if o.machines != nil {
 			require.NoError(o.t, o.machines.Follow(o.ctx))
 		}
 		out, _ := o.node.Command(o.ctx, "env", "--chdir=/root", "sh", "-euc", line).CombinedOutput()
-		if strings.Contains(string(out), want) {
-			o.t.Logf("%.0f s until %s says %s", time.Since(began).Seconds(), line, want)
+		if holds(out) {
+			o.t.Logf("%.0f s until %s says %s", time.Since(began).Seconds(), line, what)
 			return
 		}
 		if now := string(out); now != said {
@@ -81,10 +103,10 @@ func (o *owner) until(line, want string) {
 	require.NoError(o.t, o.ctx.Err(), "%s: %s", line, said)
 }
 
-// inDaemon begins a command in the appliance's pod, status is the one that is typed most.
+// inDaemon begins a command in the appliance's pod, statusCommand is the one that is typed most.
 const (
-	inDaemon = "kubectl -n firstlight exec deploy/firstlight -c firstlightd -- "
-	status   = inDaemon + "firstlightd status"
+	inDaemon      = "kubectl -n firstlight exec deploy/firstlight -c firstlightd -- "
+	statusCommand = inDaemon + "firstlightd status"
 )
 
 // tell logs what there is for who reads why the test failed.
@@ -94,7 +116,7 @@ func (o *owner) tell() {
 	for _, line := range []string{
 		"kubectl get pods -A -o wide",
 		"kubectl get events -A --sort-by=.lastTimestamp | tail -n 30",
-		status,
+		statusCommand,
 		"kubectl -n firstlight logs deploy/firstlight -c firstlightd --tail=60",
 	} {
 		out, err := o.node.Command(ctx, "env", "--chdir=/root", "sh", "-c", line).CombinedOutput()
@@ -133,10 +155,8 @@ func TestAGuestOnAKubernetesThatIsThere(t *testing.T) {
 	o.collectBundle()
 	o.upload()
 	o.provision()
-	for _, stage := range []string{"kpa-ready", "cluster-api-ready", "cluster-class-ready"} {
-		o.until(status, "[ ok ] "+stage)
-	}
-	o.show(status)
+	o.awaitStages("kpa-ready", "cluster-api-ready", "cluster-class-ready")
+	o.show(statusCommand)
 	o.show("kubectl get pods -A | grep -v ^kube-system")
 	goldentest.WriteBlock(t, "../../docs/install.md", "guest", o.told.String())
 

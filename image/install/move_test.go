@@ -24,6 +24,9 @@ import (
 // TestARackMovesBetweenStickAndMachine: an appliance of the stick has three servers in service, an installed one takes
 // them over by an away copy, and a blank stick by a copy of that one. Nobody writes to a BMC or a disk meanwhile.
 func TestARackMovesBetweenStickAndMachine(t *testing.T) {
+	if !sandbox.HasKind("fleet") {
+		t.Skip("makes three appliances one after the other; set FIRSTLIGHT_TEST=native,fleet")
+	}
 	image, program := requireImage(t)
 	programs, err := sandbox.BuildPrograms(t.Context(), t.TempDir())
 	require.NoError(t, err)

@@ -175,6 +175,19 @@ func TestDamageWhileRunning(t *testing.T) {
 	powerOff(t, m)
 }
 
+// TestASystemdThatCrashes restarts the machine. As systemd comes, it would freeze until somebody presses a button.
+func TestASystemdThatCrashes(t *testing.T) {
+	n := newNetworked(t, "qemu-all", 4096)
+	first := startsFrom(t, n.Machine)
+	n.shell("true")
+	_, _ = n.once("kill -SEGV 1") // it may not live to answer
+	see(t, n.Machine, "Caught <SEGV>")
+	again := startsForm.FindStringSubmatch(see(t, n.Machine, lineStarts))
+	require.NotNil(t, again)
+	assert.Equal(t, first.id, again[2], "machine-id after the crash")
+	see(t, n.Machine, lineUp)
+}
+
 // TestBuses starts the stick from every other bus and firmware than the tests above do.
 func TestBuses(t *testing.T) {
 	image := needImage(t, "qemu-all")

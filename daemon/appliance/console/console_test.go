@@ -21,7 +21,7 @@ var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 func documents() map[string]status.Document {
 	first := status.Document{Version: "0.1.0", Name: "firstlight", BootID: "b007", State: status.StateWorking, Next: "Nothing to do: it comes up automatically.",
-		Stages: []status.Stage{{Name: "data-mounted", State: status.StateWorking, Since: now}, {Name: "links-up", State: status.StateWaiting, Since: now}}}
+		Stages: []status.Stage{{Name: "data-mounted", Title: "Storage is mounted", State: status.StateWorking, Since: now}, {Name: "links-up", Title: "Networks get their addresses", State: status.StateWaiting, Since: now}}}
 	waiting := first
 	waiting.Name = "firstlight-ab12"
 	waiting.Addresses = []status.Address{
@@ -30,21 +30,21 @@ func documents() map[string]status.Document {
 		{Role: "bmc", Interface: "bmc", Addresses: []string{"10.0.0.9/24"}},
 	}
 	waiting.Stages = []status.Stage{
-		{Name: "data-mounted", State: status.StateReady, Seconds: 2.34, Attempts: 1},
-		{Name: "links-up", State: status.StateReady},
-		{Name: "images-present", State: status.StateWorking, Since: now.Add(-75 * time.Second), Attempts: 3, Waiting: "importing image 3 of 7", Error: "import coredns: no space left on device"},
-		{Name: "node-ready", State: status.StateWaiting},
+		{Name: "data-mounted", Title: "Storage is mounted", State: status.StateReady, Seconds: 2.34, Attempts: 1},
+		{Name: "links-up", Title: "Networks get their addresses", State: status.StateReady},
+		{Name: "images-present", Title: "Container images are put in place", State: status.StateWorking, Since: now.Add(-75 * time.Second), Attempts: 3, Waiting: "importing image 3 of 7", Error: "import coredns: no space left on device"},
+		{Name: "node-ready", Title: "The appliance's node becomes ready", State: status.StateWaiting},
 	}
 	waiting.Notes = []string{"eno3 has a link and no role; name it in site.yaml to use it"}
 	stopped := first
 	stopped.State = status.StateFailed
-	stopped.Stages = []status.Stage{{Name: "site-read", State: status.StateFailed, Since: now,
+	stopped.Stages = []status.Stage{{Name: "site-read", Title: "The site document is read", State: status.StateFailed, Since: now,
 		Error: "site.yaml:3: nam: unknown key; did you mean name?\nsite.yaml:9: nodes[0].bmc: \x1b[2Jscheme; use ipmi://"}}
 	stopped.Next = "Correct site.yaml on the stick's SITE partition."
 	ready := waiting
 	ready.State, ready.Notes = status.StateReady, nil
 	ready.Next = "Log in: ssh root@172.22.0.1"
-	ready.Stages = []status.Stage{{Name: "data-mounted", State: status.StateReady}, {Name: "node-ready", State: status.StateReady, Attempts: 1, Seconds: 11.5}}
+	ready.Stages = []status.Stage{{Name: "data-mounted", Title: "Storage is mounted", State: status.StateReady}, {Name: "node-ready", Title: "The appliance's node becomes ready", State: status.StateReady, Attempts: 1, Seconds: 11.5}}
 	ready.Nodes = []status.Node{
 		{Name: "node-1", State: "provisioned", Rule: "proven", Why: "is installed and proven", Since: now.Add(-time.Hour), Verified: true},
 		{Name: "node-2", State: "absent", Rule: "preflight", Why: "is not switched on: the BMC refuses\nuser \x1badmin", Since: now.Add(-90 * time.Second), Next: "correct bmc.password of node-2 in site.yaml"},
@@ -57,7 +57,7 @@ func documents() map[string]status.Document {
 	}}, {Name: "far", State: "ready", Members: []status.ClusterNode{{Name: "master-1", State: "installed"}}}}
 	broken := ready
 	broken.State = status.StateDegraded
-	broken.Stages = []status.Stage{{Name: "container-runtime", State: status.StateDegraded, Since: now.Add(-2 * time.Hour), Attempts: 1, Error: "containerd.service is failed"}}
+	broken.Stages = []status.Stage{{Name: "container-runtime", Title: "The container runtime starts", State: status.StateDegraded, Since: now.Add(-2 * time.Hour), Attempts: 1, Error: "containerd.service is failed"}}
 	return map[string]status.Document{"1-first": first, "2-waiting": waiting, "3-stopped": stopped, "4-ready": ready, "5-broken": broken}
 }
 
@@ -77,14 +77,15 @@ func TestTextTellsWhereDHCPIsServed(t *testing.T) {
 func TestTextMarksWhatFollowsReady(t *testing.T) {
 	d := status.Document{State: status.StateReady, Stages: []status.Stage{
 		{Name: "links-up", State: status.StateReady},
-		{Name: "cluster-api-ready", AfterReady: true, State: status.StateWorking, Waiting: "applying"},
+		{Name: "cluster-api-ready", Title: "Cluster API starts", AfterReady: true, State: status.StateWorking, Waiting: "applying"},
 	}}
 	text := RenderText(d, time.Time{})
 	assert.Contains(t, text, "Ready. On its way: 1 of 2 stages\n")
-	assert.Contains(t, text, "[ .. ] cluster-api-ready, after Ready, for 0 s\n         applying\n")
+	assert.Contains(t, text, "[ .. ] Cluster API starts, after Ready, for 0 s\n         applying\n")
 
 	d.Stages[1].State = status.StateReady
-	assert.Contains(t, RenderText(d, time.Time{}), "[ ok ] cluster-api-ready\n")
+	assert.Contains(t, RenderText(d, time.Time{}), "[ ok ] Cluster API starts\n")
+	assert.Contains(t, RenderText(d, time.Time{}), "[ ok ] links-up\n", "a version without titles")
 }
 
 // A rack of thirty on a screen in text mode: what a person may have to act on is there, the rest is counted.

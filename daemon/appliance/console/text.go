@@ -133,7 +133,7 @@ func writeFirewall(b *strings.Builder, f *status.Firewall) {
 }
 
 func writeStage(b *strings.Builder, s status.Stage, now time.Time) {
-	fmt.Fprintf(b, "[%s] %s", stateMark(s.State), s.Name)
+	fmt.Fprintf(b, "[%s] %s", stateMark(s.State), s.TitleOrName())
 	if s.AfterReady && s.State != status.StateReady {
 		b.WriteString(", after Ready")
 	}

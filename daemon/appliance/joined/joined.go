@@ -74,6 +74,7 @@ func (c *Cluster) StartBeside(start func(ctx context.Context, report bringup.Rep
 func (c *Cluster) Stage() bringup.Stage {
 	return bringup.Stage{
 		Name:    StageName,
+		Title:   "The cluster is checked",
 		Fact:    "The cluster's API answers, is of a version that was tried, and has no Metal3 or Cluster API of others.",
 		Why:     "Before anything is written to a cluster that others use.",
 		Done:    c.done,

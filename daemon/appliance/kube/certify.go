@@ -47,7 +47,7 @@ func CheckPersonName(name string) error {
 
 // ErrNoAPI is an appliance whose API does not answer yet, or not now.
 var ErrNoAPI = errors.New(
-	"the appliance's API does not answer; wait until `firstlightd status` shows the stage control-plane as ready",
+	"the appliance's API does not answer; `firstlightd why` says what the stage control-plane waits for",
 )
 
 // workstation is one that gets a certificate.

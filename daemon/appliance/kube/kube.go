@@ -111,14 +111,16 @@ func (c *Cluster) config() Config {
 func (c *Cluster) Stages() []bringup.Stage {
 	return []bringup.Stage{
 		{
-			Name: "container-runtime",
-			Fact: "containerd runs with the appliance's configuration",
-			Why:  "The kubelet does not start without it, and images are given to it.",
-			Done: c.runtimeDone,
-			Do:   c.runtimeDo,
+			Name:  "container-runtime",
+			Title: "The container runtime starts",
+			Fact:  "containerd runs with the appliance's configuration",
+			Why:   "The kubelet does not start without it, and images are given to it.",
+			Done:  c.runtimeDone,
+			Do:    c.runtimeDo,
 		},
 		{
 			Name:    "images-present",
+			Title:   "Container images are put in place",
 			Fact:    "containerd has every container image that the appliance runs, as the stick has it",
 			Why:     "Nothing is ever pulled: an image that is not there now will not come. Before anything is made from one, so that none is replaced below a container.",
 			Done:    c.imagesDone,
@@ -127,6 +129,7 @@ func (c *Cluster) Stages() []bringup.Stage {
 		},
 		{
 			Name:    "control-plane",
+			Title:   "Kubernetes starts",
 			Fact:    "certificates are valid, the kubelet runs the control plane, its API answers",
 			Why:     "After the links, because the API server listens on the provisioning bridge's address.",
 			Done:    c.controlPlaneDone,
@@ -135,6 +138,7 @@ func (c *Cluster) Stages() []bringup.Stage {
 		},
 		{
 			Name:    "node-ready",
+			Title:   "The appliance's node becomes ready",
 			Fact:    "pods can be given addresses and the node says Ready",
 			Why:     "The pods' network follows from the node object, which the control plane makes.",
 			Done:    c.nodeDone,
@@ -143,6 +147,7 @@ func (c *Cluster) Stages() []bringup.Stage {
 		},
 		{
 			Name:    "system-pods",
+			Title:   "Kubernetes' network and names start",
 			Fact:    "kube-proxy and CoreDNS are Running and ready, and no pod of the control plane has failed",
 			Why:     "Services and names are what every later pod relies on.",
 			Done:    c.podsDone,

@@ -33,6 +33,7 @@ func Stages(
 ) []bringup.Stage {
 	operator := apply.Stage{
 		Name:  "bpa-ready",
+		Title: "The clusters' operator starts",
 		Fact:  "the operator of clusters runs",
 		Why:   "It claims hosts, so it comes after all that makes and guards them.",
 		Owner: owner,
@@ -52,6 +53,7 @@ func Stages(
 	}
 	registration := apply.Stage{
 		Name:  "clusters-handed-over",
+		Title: "The site's clusters are handed over",
 		Fact:  "every cluster of the site is a Provisioning",
 		Why:   "From here on the operator owns the clusters, and nothing of the appliance waits for them.",
 		Owner: siteOwner,

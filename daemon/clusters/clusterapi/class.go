@@ -101,6 +101,7 @@ func (c Class) complete(class *unstructured.Unstructured) error {
 func ClassStage(image func() (Image, error), api func() (client.Client, error)) bringup.Stage {
 	s := apply.Stage{
 		Name:  "cluster-class-ready",
+		Title: "The class of clusters is made",
 		Fact:  "the ClusterClass of the appliance's hosts is there, with the image of the stick as its default",
 		Why:   "The managers check what it says, so it comes after them.",
 		Owner: classOwner,

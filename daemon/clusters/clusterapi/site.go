@@ -125,6 +125,7 @@ func selectorOverrides(cluster, role string) map[string]any {
 func SiteHostsStage(sites func() *site.Site, api func() (client.Client, error)) bringup.Stage {
 	return apply.Stage{
 		Name:  "cluster-hosts-applied",
+		Title: "Servers for Cluster API are handed over",
 		Fact:  "every node that the site gives to Cluster API is a host",
 		Why:   "After the other nodes, by the same guards; none of these gets an image here.",
 		Owner: siteOwner,
@@ -175,6 +176,7 @@ func SiteClustersStage(
 ) bringup.Stage {
 	s := apply.Stage{
 		Name:  "site-clusters-applied",
+		Title: "Clusters for Cluster API are handed over",
 		Fact:  "every cluster that the site gives to Cluster API is a Cluster of the appliance's class",
 		Why:   "A Cluster is checked against its class, so it comes after that.",
 		Owner: siteOwner,

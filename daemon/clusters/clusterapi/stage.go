@@ -21,11 +21,12 @@ const owner = "firstlight-cluster-api" // field manager
 func Stage(authority func() (*ca.Authority, error), api func() (client.Client, error)) bringup.Stage {
 	s := &stage{repository: Repository, authority: authority, api: api, cache: &apply.Cache{}}
 	return bringup.Stage{
-		Name: "cluster-api-ready",
-		Fact: "Cluster API's managers run, and the API server has their kinds and webhooks",
-		Why:  "It follows Ready: no node needs it, and its managers' start would take the processors from the first nodes.",
-		Done: s.check,
-		Do:   s.apply,
+		Name:  "cluster-api-ready",
+		Title: "Cluster API starts",
+		Fact:  "Cluster API's managers run, and the API server has their kinds and webhooks",
+		Why:   "It follows Ready: no node needs it, and its managers' start would take the processors from the first nodes.",
+		Done:  s.check,
+		Do:    s.apply,
 
 		AfterReady: true,
 		Recheck:    30 * time.Second,

@@ -104,6 +104,7 @@ func manager() daemonpod.Manager {
 func Stage(digest func() (string, error), api func() (client.Client, error)) bringup.Stage {
 	stage := apply.Stage{
 		Name:  "kpa-ready",
+		Title: "The add-ons' operator starts",
 		Fact:  "the operator of what runs on clusters runs",
 		Why:   "It follows Ready: what runs on clusters needs a cluster first, and no node waits for it.",
 		Owner: owner,

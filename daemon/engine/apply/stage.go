@@ -13,7 +13,7 @@ import (
 
 // Stage is the fact that objects are in the API as they are wanted, and that what they ask for runs.
 type Stage struct {
-	Name, Fact, Why string // as of bringup.Stage
+	Name, Title, Fact, Why string // as of bringup.Stage
 
 	Owner   string                          // field manager
 	Objects func() ([]client.Object, error) // asked at every look: an edited site is a difference like any other
@@ -31,6 +31,7 @@ func (s Stage) Bringup() bringup.Stage {
 	cache := &Cache{}
 	return bringup.Stage{
 		Name:    s.Name,
+		Title:   s.Title,
 		Fact:    s.Fact,
 		Why:     s.Why,
 		Done:    func(ctx context.Context) error { return s.check(ctx, cache) },

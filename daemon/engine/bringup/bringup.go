@@ -15,9 +15,10 @@ import (
 
 // Stage is a fact and the way to make it true.
 type Stage struct {
-	Name string // a fact: links-up
-	Fact string // the same as a sentence
-	Why  string // why it is a stage, and why it stands where it does
+	Name  string // a fact: links-up
+	Title string // what happens, for people who do not know the name; "" where nobody is shown the stage
+	Fact  string // the name as a sentence
+	Why   string // why it is a stage, and why it stands where it does
 
 	// Done asks the world, at every boot and again while serving. Nil says that the fact
 	// holds. Any other answer says what is missing, in words fit for the console: Wait for

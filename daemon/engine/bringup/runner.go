@@ -114,6 +114,7 @@ func (r *Runner) begin() {
 	for i, s := range r.Plan {
 		r.tracks[i].Stage = status.Stage{
 			Name:       s.Name,
+			Title:      s.Title,
 			Fact:       s.Fact,
 			AfterReady: s.AfterReady,
 			State:      status.StateWaiting,

@@ -23,6 +23,7 @@ const owner = "firstlight-ironic" // field manager
 func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.Stage {
 	return apply.Stage{
 		Name:  "ironic-ready",
+		Title: "Ironic starts",
 		Fact:  "Ironic answers on the provisioning network, by TLS and with a password",
 		Why:   "It drives the BMCs and the deploy ramdisk for the operator. It is started with system-pods, and is awaited before the first node is handed over.",
 		Owner: owner,

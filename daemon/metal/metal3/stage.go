@@ -21,6 +21,7 @@ const operatorOwner = "firstlight-metal3" // field manager
 func OperatorStage(operator func() (Operator, error), api func() (client.Client, error)) bringup.Stage {
 	return apply.Stage{
 		Name:  "metal3-ready",
+		Title: "The servers' operator starts",
 		Fact:  "the baremetal-operator runs and its webhook answers",
 		Why:   "It turns BareMetalHosts into what Ironic does. It starts while Ironic does, and asks for it every two seconds.",
 		Owner: operatorOwner,
@@ -46,6 +47,7 @@ func GuardStage(guard func() (Guard, error), api func() (client.Client, error)) 
 	var held atomic.Bool
 	return apply.Stage{
 		Name:  "hosts-guarded",
+		Title: "Servers in service are protected",
 		Fact:  "the API server refuses what would erase a host in service, or delete it",
 		Why:   "It comes before the first host is handed over, and holds for everybody, also while the daemon is down.",
 		Owner: operatorOwner,
@@ -104,6 +106,7 @@ func RegistrationStage(nodes func() ([]NodeObjects, error), site func() (Reconci
 	}
 	return bringup.Stage{
 		Name:    "site-handed-over",
+		Title:   "The site's servers are handed over",
 		Fact:    "every node of the site that passed its pre-flight is a BareMetalHost, with its credentials and configuration",
 		Why:     "From here on Metal3's controllers own the nodes; the daemon only does each node's next step.",
 		Recheck: 30 * time.Second,

@@ -150,7 +150,8 @@ func (m *Mirror) Trust() (certificate, key []byte, err error) {
 // Stage is the fact that nodes can fetch what they are made of.
 func (m *Mirror) Stage() bringup.Stage {
 	return bringup.Stage{
-		Name: "supplies-served",
+		Name:  "supplies-served",
+		Title: "Nodes are served images and packages",
 		Fact: "nodes are served every container image and every package of the stick, " +
 			"on each network where the appliance supplies them",
 		Why:  "Clusters are installed from them. Before the site is handed over, so that no installer waits.",
@@ -161,9 +162,10 @@ func (m *Mirror) Stage() bringup.Stage {
 // PackagesStage is the fact that machines can install themselves.
 func (m *Mirror) PackagesStage() bringup.Stage {
 	return bringup.Stage{
-		Name: "packages-ready",
-		Fact: "Kubernetes is in the repository of packages, of which nodes of all clusters are made",
-		Why:  "After Ready: all of it is read for its digests, while the servers are being inspected.",
+		Name:  "packages-ready",
+		Title: "Packages of Kubernetes are made",
+		Fact:  "Kubernetes is in the repository of packages, of which nodes of all clusters are made",
+		Why:   "After Ready: all of it is read for its digests, while the servers are being inspected.",
 		Done: func(ctx context.Context) error {
 			if !m.Kubernetes.Made() {
 				return errors.New("the packages of Kubernetes are not made")

@@ -77,8 +77,9 @@ type Server struct {
 // Stage is the fact that machines can boot.
 func (s *Server) Stage() bringup.Stage {
 	return bringup.Stage{
-		Name: "wire-serving",
-		Fact: "DHCP, TFTP and HTTP answer on the provisioning network, with a ramdisk that trusts this appliance",
+		Name:  "wire-serving",
+		Title: "DHCP and network boot are served",
+		Fact:  "DHCP, TFTP and HTTP answer on the provisioning network, with a ramdisk that trusts this appliance",
 		Why: "Ironic hands out what is served here. It is served from early on, whatever becomes of Kubernetes: " +
 			"a server in service that boots from the network must be told to boot its disk.",
 		Done: s.checkServing,

@@ -124,14 +124,14 @@ func TestARefusedPasswordIsTriedOnce(t *testing.T) {
 func TestNobodyIsAskedBeforeTheHostsAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRack(t, 1)
-		r.waits = "control-plane: the API server to answer"
+		r.waits = "Kubernetes starts: the API server to answer"
 		e := r.engine(t, t.TempDir())
 		defer start(t, e)()
 		pass(10)
 		assert.Zero(t, r.count("10.0.0.1"))
 		n := find(e.Nodes(), "node-1")
 		assert.Equal(t, "appliance-starting", n.Rule)
-		assert.Equal(t, "waits for the appliance: control-plane: the API server to answer", n.Why)
+		assert.Equal(t, "waits for the appliance: Kubernetes starts: the API server to answer", n.Why)
 		assert.Zero(t, e.Launch().Elapsed, "the nodes' time runs before they are handed over")
 	})
 }

@@ -83,6 +83,7 @@ func LaunchSpec(s *site.Site) (name string, spec Spec) {
 func Stage(s func() *site.Site, api func() (client.Client, error)) bringup.Stage {
 	stage := apply.Stage{
 		Name:    "launch-declared",
+		Title:   "The launch is declared",
 		Fact:    "the API has the site's Launch: which nodes must be proven, and in what time",
 		Why:     "It comes before the first node is handed over, because its time counts from then; whatever needs the nodes waits for its condition Ready.",
 		Owner:   owner,

@@ -30,6 +30,7 @@ func Stage(pod func() (Pod, error), api func() (client.Client, error)) bringup.S
 	s := stage{pod, api, &apply.Cache{}}
 	return bringup.Stage{
 		Name:    StageName,
+		Title:   "The API for uploads starts",
 		Fact:    "operators can bring OS images, container images and packages over the REST API",
 		Why:     "Nothing of the appliance waits for what is brought, so it comes after the nodes of the site.",
 		Done:    s.done,

@@ -216,7 +216,7 @@ func (n *Node) serve(c net.Conn) {
 
 // exec runs a command for a session, and ends it with the test.
 func (n *Node) exec(ch ssh.Channel, command string) {
-	cmd := exec.CommandContext(n.T.Context(), "/bin/sh", "-c", command)
+	cmd := exec.CommandContext(n.T.Context(), "/usr/bin/env", "sh", "-c", command) // the node's own, if it has one
 	cmd.Env = n.Environment()
 	cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
 	in, err := cmd.StdinPipe()

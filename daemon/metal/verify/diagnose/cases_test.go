@@ -104,7 +104,7 @@ func cases() map[string]View {
 		"applied":  change(host("", 1), func(v *View) { v.Node = nil }),
 		"proven":   change(host("provisioned", 60), func(v *View) { v.Verified = true }),
 		"appliance-starting": change(base(), func(v *View) {
-			v.Appliance, v.Preflight, v.Passed = "control-plane: the API server to answer", nil, false
+			v.Appliance, v.Preflight, v.Passed = "Kubernetes starts: the API server to answer", nil, false
 		}),
 		"no-bmc":      refusedBy("bmc", "it has no BMC in site.yaml, and does not ask on the provisioning network what to boot", "switch it on", ""),
 		"switch-on":   change(host("provisioned", 5), func(v *View) { v.Node, v.Answer = &site.Node{}, "" }),

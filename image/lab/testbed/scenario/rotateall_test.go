@@ -28,9 +28,9 @@ import (
 )
 
 // TestARackInServiceNoticesNoRotation: ten servers with BMCs of Redfish and two of IPMI are in service. The passwords
-// of their BMCs, the log-in to them, the password of Ironic and all certificates are replaced one after the other, and
-// the daemon is killed in each. No host leaves service, no one writes to a disk or to a BMC but its password, and after
-// each Ironic asks every BMC for its power.
+// of their BMCs, the log-in to them, the password of Ironic, the authority and all certificates are replaced one after
+// the other, and the daemon is killed in each. No host leaves service, no one writes to a disk or to a BMC but its
+// password, and after each Ironic asks every BMC for its power.
 func TestARackInServiceNoticesNoRotation(t *testing.T) {
 	need(t)
 	ctx, d := startFleet(t, "rotate-all", simulator.Config{Hosts: 12, BootTime: bootTime}, 80*time.Minute)
@@ -43,6 +43,8 @@ func TestARackInServiceNoticesNoRotation(t *testing.T) {
 	r.checkUntouched(ctx, "with another log-in to nodes")
 	r.rotateIronic(ctx)
 	r.checkUntouched(ctx, "with another password of Ironic")
+	r.rotateAuthority(ctx)
+	r.checkUntouched(ctx, "with another authority")
 	r.renewCertificates(ctx)
 	r.checkUntouched(ctx, "with other certificates")
 
