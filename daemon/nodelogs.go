@@ -31,6 +31,9 @@ const (
 // ironicLogs are where the kubelet keeps what Ironic prints.
 const ironicLogs = "/var/log/pods/*_ironic-*/ironic/*.log"
 
+// ironicRequests is the logger of Ironic's that has each request to its API, most of which only ask how a node is.
+const ironicRequests = " eventlet.wsgi.server "
+
 // nodeLogs reads the logs that the appliance has of a node, and the node's own.
 type nodeLogs struct {
 	ramdisk *fact.RamdiskLogs
@@ -81,15 +84,15 @@ func (l *nodeLogs) read(ctx context.Context, node string) ([]page.NodeLog, error
 	for _, at := range times[:min(len(times), maxRamdiskLogs)] {
 		when, _ := time.Parse("2006-01-02-15-04-05", at) // zero: Ironic names its files in another way
 		sources = append(sources, source{
-			page.NodeLog{ID: "ramdisk-" + at, Title: "Deploy ramdisk, after a step that failed", Time: when},
+			page.NodeLog{ID: "ramdisk-" + at, Title: "Deploy ramdisk after a failure", Time: when},
 			func() ([]byte, error) { return l.ramdisk.Text(node, at) },
 		})
 	}
 	sources = append(sources,
-		source{page.NodeLog{ID: "ironic", Title: "What Ironic says of it"}, func() ([]byte, error) {
+		source{page.NodeLog{ID: "ironic", Title: "Ironic, about this node"}, func() ([]byte, error) {
 			return l.readIronic(node)
 		}},
-		source{page.NodeLog{ID: "system", Title: "Its installed system"}, func() ([]byte, error) {
+		source{page.NodeLog{ID: "system", Title: "Installed system"}, func() ([]byte, error) {
 			ctx, cancel := context.WithTimeout(ctx, systemTimeout)
 			defer cancel()
 			return l.ask(ctx, node)
@@ -117,7 +120,7 @@ func (l *nodeLogs) read(ctx context.Context, node string) ([]page.NodeLog, error
 	return all, nil
 }
 
-// readIronic finds the lines of Ironic's log that name a node.
+// readIronic finds the lines of Ironic's log that name a node, but for requests.
 func (l *nodeLogs) readIronic(node string) ([]byte, error) {
 	id := l.id(node)
 	if id == "" {
@@ -145,7 +148,7 @@ func (l *nodeLogs) readIronic(node string) ([]byte, error) {
 			return found, fmt.Errorf("read Ironic's log: %w", err)
 		}
 		for line := range bytes.Lines(text) {
-			if bytes.Contains(line, []byte(id)) {
+			if bytes.Contains(line, []byte(id)) && !bytes.Contains(line, []byte(ironicRequests)) {
 				found = append(found, stripKubelet(line)...)
 			}
 		}

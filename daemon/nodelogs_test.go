@@ -69,7 +69,8 @@ func TestLogsOfANodeHaveNoSecrets(t *testing.T) {
 	writeArchive(t, strings.Replace(archive, "node-1", "node-2", 1), "of another node\n")
 	ironic := filepath.Join(dir, "pods/metal3_ironic-x_uid/ironic")
 	require.NoError(t, os.WriteFile(filepath.Join(ironic, "1.log"), []byte(
-		"2026-03-04T05:06:08Z stderr F node "+ironicID+" logs in by of-a-Secret-2\n2026-03-04T05:06:09Z stderr F node another\n"), 0o600))
+		"2026-03-04T05:06:08Z stderr F node "+ironicID+" logs in by of-a-Secret-2\n2026-03-04T05:06:09Z stderr F node another\n"+
+			"2026-03-04T05:06:10Z stderr F 2026 1 INFO eventlet.wsgi.server [-] \"GET /v1/nodes/"+ironicID+"\"\n"), 0o600))
 	before := filepath.Join(ironic, "0.log")
 	require.NoError(t, os.WriteFile(before, []byte("2026-03-04T05:06:07Z stdout F "+ironicID+" is created\n"), 0o600))
 	require.NoError(t, os.Chtimes(before, time.Time{}, time.Now().Add(-time.Hour)))

@@ -3,6 +3,7 @@ package scenario_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,7 @@ func TestANodeIsSwitchedOffByThePage(t *testing.T) {
 	assert.ErrorContains(t, err, "403")
 
 	operator, _ := logIn(t, ctx, d, "operator", "ann@laptop")
+	assertRecordsShown(t, ctx, viewer, operator, at+"nodes/"+server.Name)
 	shown, err := operator.Answer(ctx, at+"nodes/"+server.Name+"/power-off", nil)
 	require.NoError(t, err)
 	require.Contains(t, shown, server.Name+" is switched off.")
@@ -51,6 +53,25 @@ func TestANodeIsSwitchedOffByThePage(t *testing.T) {
 	}, 2*time.Minute, time.Second)
 	t.Log(said)
 	assert.Regexp(t, `firstlight:ann@laptop .* power-off +nodes\.page\.firstlight\.dev/`+server.Name+` +200`, said)
+}
+
+// assertRecordsShown: the page of a node has what it asked when it booted, and for an operator what Ironic printed of it.
+func assertRecordsShown(t *testing.T, ctx context.Context, viewer, operator *browser.Browser, node string) {
+	await := func(b *browser.Browser, path string, words ...string) {
+		var shown string
+		assert.Eventually(t, func() bool {
+			var err error
+			shown, err = b.Open(ctx, path)
+			return err == nil && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(shown, word) })
+		}, 2*time.Minute, time.Second, "%s: %q", path, words)
+		t.Logf("%s:\n%s", path, shown)
+	}
+	// The simulated firmware says by DHCP not what it is, so nothing of its boot is captured.
+	await(viewer, node, "Its packets were not captured.", "Got its boot script: ", ", this appliance", "They may hold secrets.")
+	_, err := viewer.Open(ctx, node+"/logs")
+	assert.ErrorContains(t, err, "403")
+	await(operator, node+"/logs", "lines: Ironic, about this node", "nothing answers SSH at ")
+	await(operator, node+"/logs/ironic", "lines, which is all", "ironic.conductor", "Deploying on node ")
 }
 
 // logIn opens a browser on the appliance, for somebody with a role.
