@@ -80,7 +80,9 @@ func longLog() workload.Log {
 
 // TestEveryPageIsLight holds the first load of the other pages, compressed, to 150 KiB.
 func TestEveryPageIsLight(t *testing.T) {
-	b := logInAs(t, newServer(t, full()), Owner)
+	of, api := full(), newAPIServer(t)
+	api.stick = of.siteText
+	b := logInAs(t, newServerWith(t, of, api.deeds()), Owner)
 	assetBytes := 0
 	for name := range assets() {
 		assetBytes += b.ask("GET", "/assets/"+name, "").Body.Len()

@@ -51,7 +51,7 @@ function explain() {
   const known = () => document.getElementById("key-" + path.join("."));
   while (path.length && !known()) path.pop();
   here.hidden = !path.length;
-  if (path.length) here.querySelector("dl").innerHTML = known().innerHTML;
+  if (path.length) here.querySelector("dl").replaceChildren(...known().cloneNode(true).children);
 }
 
 // filter shows the keys alone that have all words that are looked for.
