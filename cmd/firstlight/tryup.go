@@ -69,6 +69,11 @@ func (u tryUpFlags) start(cmd *cobra.Command, f *tryFlags) error {
 	}
 	fmt.Fprintf(out, "%s: an appliance in namespaces and %s, in %s.\n", say,
 		commandline.Amount(order.Servers, "simulated server"), shorten(rack.Dir))
+	if ends, err := try.EndsWithLogin(); err != nil {
+		return err
+	} else if ends != "" {
+		fmt.Fprintln(out, ends)
+	}
 
 	ctx, cancel := cmd.Context(), context.CancelFunc(func() {})
 	if u.timeout > 0 {

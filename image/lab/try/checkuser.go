@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +37,7 @@ type groups struct {
 	foreign string   // directory of a tree of version 1 in which he may not make groups; "": none
 	unified bool     // version 2 is the only one
 	systemd bool     // he has one, with version 2
+	lingers bool     // which runs also while he is not logged in
 	missing []string // controllers that it may not hand to him
 }
 
@@ -82,6 +84,28 @@ func (g groups) refuse(name, orSudo string) error {
 	return nil
 }
 
+// EndsWithLogin says in one line that a rack of this user ends before he ends it, and how to keep it; "" if it does not.
+func EndsWithLogin() (string, error) {
+	if os.Geteuid() == 0 {
+		return "", nil
+	}
+	o, err := readOrdinary()
+	return o.endsWithLogin(), err
+}
+
+// endsWithLogin is of EndsWithLogin: the user's systemd ends with his last session, and the control groups of a rack are
+// that one's where version 2 is the only one.
+func (o ordinary) endsWithLogin() string {
+	if !o.cgroups.unified || o.cgroups.lingers {
+		return ""
+	}
+	return "It ends when you have logged out; loginctl enable-linger " + o.name +
+		" keeps it (as root where polkit is not installed)"
+}
+
+// lingerDir has a file for each user whose systemd runs also while he is not logged in (loginctl(1), enable-linger).
+const lingerDir = "/var/lib/systemd/linger"
+
 // readOrdinary reads what this user may on this machine.
 func readOrdinary() (ordinary, error) {
 	o := ordinary{name: strconv.Itoa(os.Geteuid())}
@@ -115,8 +139,12 @@ func readOrdinary() (ordinary, error) {
 		o.confined = strings.TrimSpace(string(profile)) == "unconfined"
 	}
 
-	o.cgroups, err = readGroups()
-	return o, err
+	if o.cgroups, err = readGroups(); err != nil {
+		return o, err
+	}
+	_, err = os.Stat(filepath.Join(lingerDir, o.name))
+	o.cgroups.lingers = err == nil
+	return o, nil
 }
 
 // readParameter is a parameter of the kernel, "" if it has none of that name.

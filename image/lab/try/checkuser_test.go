@@ -67,6 +67,18 @@ func TestOrdinaryUsersAreRefused(t *testing.T) {
 	assert.EqualError(t, narrow.refuse(), "1023 MiB are free, 1024 are needed; name another directory with --dir")
 }
 
+// TestARackThatEndsWithTheLoginIsTold: that of a user whose systemd gives it control groups, and ends with his last
+// session.
+func TestARackThatEndsWithTheLoginIsTold(t *testing.T) {
+	walker := ordinary{name: "walker"}
+	assert.Empty(t, walker.endsWithLogin(), "its control groups are those of version 1 that it was started in")
+	walker.cgroups = groups{unified: true, systemd: true}
+	assert.Equal(t, "It ends when you have logged out; loginctl enable-linger walker keeps it (as root where polkit is "+
+		"not installed)", walker.endsWithLogin())
+	walker.cgroups.lingers = true
+	assert.Empty(t, walker.endsWithLogin())
+}
+
 // TestARackThatIsOnIsNotRefused: the memory that is missing is its own, and who interrupted the command watches again.
 func TestARackThatIsOnIsNotRefused(t *testing.T) {
 	r := Rack{Dir: t.TempDir()}

@@ -1,6 +1,7 @@
 package virtualrack
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,6 +69,7 @@ func TestServersAreInstalledByADebianMachine(t *testing.T) {
 type debianMachine struct {
 	name, suite, kernel, nic string
 	packages, hook           string // of mmdebstrap
+	mib                      int    // of its disk; 0: what scripts/debian-disk says
 	restricts, says          string // a command there, and its output while it does
 	relax                    string // has the machine's own generators do what its policy denies them
 }
@@ -104,7 +106,11 @@ func (c command) debianDisk(m debianMachine) string {
 		require.NoError(c.t, err)
 		words = append(words, "--customize-hook="+hook)
 	}
-	out, err := exec.CommandContext(c.t.Context(), "../../../scripts/debian-disk", words...).CombinedOutput()
+	cmd := exec.CommandContext(c.t.Context(), "../../../scripts/debian-disk", words...)
+	if m.mib > 0 {
+		cmd.Env = append(os.Environ(), fmt.Sprintf("MIB=%d", m.mib))
+	}
+	out, err := cmd.CombinedOutput()
 	require.NoError(c.t, err, string(out))
 	require.NoError(c.t, os.Chmod(disk, 0o644))
 	return disk

@@ -32,9 +32,9 @@ type command struct {
 	dir  string // the rack's
 }
 
-// newCommand builds the command, if tests of this kind are asked for: chain, which is one server from power
+// buildCommand builds the command, if tests of this kind are asked for: chain, which is one server from power
 // on to a cluster, or qemu-all, which take an hour and more.
-func newCommand(t *testing.T, kind string) command {
+func buildCommand(t *testing.T, kind string) command {
 	if !slices.Contains(strings.Split(os.Getenv("FIRSTLIGHT_TEST"), ","), kind) {
 		t.Skipf("runs a rack in QEMU, a quarter of an hour and more; run with FIRSTLIGHT_TEST=%s", kind)
 	}
@@ -48,6 +48,12 @@ func newCommand(t *testing.T, kind string) command {
 		require.NoError(t, os.Chown(tmp, nobody, nobody))
 		require.NoError(t, os.Chmod(filepath.Dir(tmp), 0o711)) // the test's own, which is its user's alone
 	}
+	return c
+}
+
+// newCommand is the command, and with the test the end of the rack that it makes.
+func newCommand(t *testing.T, kind string) command {
+	c := buildCommand(t, kind)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log("why:\n" + c.try("why"))

@@ -95,7 +95,12 @@ func makeSystem(dir, program string, o Order, document, key string) error {
 		files = append(files, disk.TextFile(name, []byte(text.String())))
 	}
 
-	path := filepath.Join(dir, seedImage)
+	return writeSeed(filepath.Join(dir, seedImage), info.Size(), files)
+}
+
+// writeSeed writes the image of a disk of one volume, on which cloud-init looks for what it shall do. bytes is the size
+// of what is large among the files.
+func writeSeed(path string, bytes int64, files []disk.File) error {
 	if err := os.WriteFile(disk.PartPath(path), nil, 0o600); err != nil { // the site has passwords
 		return err
 	}
@@ -104,7 +109,7 @@ func makeSystem(dir, program string, o Order, document, key string) error {
 		GUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c300",
 		Partitions: []disk.Partition{{
 			Name: seedLabel, Type: gpt.TypeBasicData, GUID: "6f1f5d0e-94a1-4c54-9c6a-3b1f52a0c301",
-			Size:    info.Size()/mib*mib + 64*mib,
+			Size:    bytes/mib*mib + 64*mib,
 			Content: disk.FAT{Label: seedLabel, VolumeID: 0xF125_5EED, Files: files},
 		}},
 	})
