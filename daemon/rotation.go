@@ -161,6 +161,8 @@ func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 		return "The next log-in is brought to every node, then used, then the former one is taken from every node. firstlightd status names nodes that are waited for.", err
 	case "authority":
 		return d.rotateAuthority()
+	case "cluster":
+		return d.rotateCluster(nodes)
 	case "ironic":
 		if err := ironic.RotateCredentials(vault.SecretDir); err != nil {
 			return "", err
