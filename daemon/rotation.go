@@ -236,6 +236,8 @@ func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 		return d.rotateAuthority()
 	case "packages":
 		return d.rotatePackages()
+	case "cluster":
+		return d.rotateCluster(nodes)
 	case "ironic":
 		if err := ironic.RotateCredentials(vault.SecretDir); err != nil {
 			return "", err

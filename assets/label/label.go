@@ -129,3 +129,7 @@ const (
 	Workstation = "firstlight.dev/workstation" // label USER.HOST
 	Expires     = "firstlight.dev/expires"     // annotation: when the certificate ends (RFC 3339), by the appliance's clock
 )
+
+// Certificates is an annotation on the static pods of a workload cluster's control planes: the rotation of its authorities,
+// and the stage of it, that they were started for.
+const Certificates = "firstlight.dev/certificates"

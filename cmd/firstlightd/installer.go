@@ -28,9 +28,9 @@ const (
 // newInstallerCommand keeps to docs/kud.md: `installer --cluster NAME [--network CIDR]`. What KUD calls plugins are
 // Components here.
 func newInstallerCommand() *cobra.Command {
-	var name, network, dir, key string
+	var name, network, dir, key, rotation string
 	var remove, rotate bool
-	var stall time.Duration
+	var stall, settle time.Duration
 	cmd := &cobra.Command{
 		Use:   "installer --cluster NAME [--network CIDR] | --remove LABEL …",
 		Short: "Make a cluster of the machines in its inventory (docs/kud.md)",
@@ -73,6 +73,10 @@ func newInstallerCommand() *cobra.Command {
 				}
 			}
 
+			if rotation != "" {
+				return markPermanent(rotateCluster(cmd.Context(), c, rotation, settle))
+			}
+
 			var leaving []string
 			if remove {
 				leaving = words
@@ -85,6 +89,12 @@ func newInstallerCommand() *cobra.Command {
 	cmd.Flags().StringVar(&network, "network", defaultPods, "addresses of the pods")
 	cmd.Flags().BoolVar(&remove, "remove", false, "what follows are nodes to take out of the cluster")
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "make a new kubeconfig; the one before is worth nothing then")
+	cmd.Flags().StringVar(
+		&rotation, "rotate-authorities", "", "replace what signs in the cluster, as far as it may by now; a token names the rotation",
+	)
+	cmd.Flags().DurationVar(
+		&settle, "settle", contract.RotationSettle, "how long former authorities are trusted after the next ones sign everywhere",
+	)
 	cmd.Flags().StringVar(&dir, "dir", contract.Dir, "where clusters have their directories")
 	cmd.Flags().StringVar(
 		&key, "key", "/root/.ssh/"+contract.FilePrivateKey, "the private key by which nodes are logged in to",
@@ -111,6 +121,15 @@ func runInstaller(ctx context.Context, c installer.Config, leaving []string, out
 	}
 
 	return err
+}
+
+func rotateCluster(ctx context.Context, c installer.Config, token string, settle time.Duration) error {
+	i, err := installer.New(c)
+	if err != nil {
+		return err
+	}
+	defer i.Close()
+	return i.Rotate(ctx, token, settle)
 }
 
 func settingsOf(name, pods, services string) (s installer.Settings, err error) {

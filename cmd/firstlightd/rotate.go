@@ -12,7 +12,7 @@ import (
 func newRotateCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
-		Use:   "rotate authority|packages|nodes|ironic|bmc [NODE...]",
+		Use:   "rotate authority|packages|nodes|ironic|bmc [NODE...]|cluster NAME",
 		Short: "Replace a secret of the appliance while the rack is in service",
 		Long: `Replace a secret of the appliance while the rack is in service. A power cut at any moment is gone on from.
 
@@ -36,7 +36,13 @@ bmc: the passwords of BMCs, of all or of those of the nodes that are named, by R
 next password is on DATA before its BMC is asked, and Ironic gets it when the BMC has taken a login with it. A BMC that
 refuses is named, and its present password stays. site.yaml keeps the former password, which stands for the new one
 until somebody edits it. The new ones are in the Secrets metal3/NODE-bmc-secret, on DATA and in away copies alone: make
-an away copy afterwards (firstlightd backup).`,
+an away copy afterwards (firstlightd backup).
+
+cluster: what signs in a workload cluster that a Provisioning installed: the authorities of Kubernetes, of etcd and of
+the front proxy, and the key of service accounts. One control plane after another, then the workers, are brought to
+trust both; then the next ones sign, and there is another kubeconfig (firstlightd kubeconfig NAME); 25 hours later, when
+no pod has a token of before, the former ones are trusted no more. Pods go on running. firstlightd why NAME says how far
+it is.`,
 		Args:              checkRotateArgs,
 		ValidArgsFunction: completeRotate(&socket),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,10 +57,13 @@ an away copy afterwards (firstlightd backup).`,
 	return cmd
 }
 
-// checkRotateArgs: one secret, and of BMCs alone the nodes that are meant.
+// checkRotateArgs: one secret, of BMCs the nodes that are meant, and the cluster whose authorities are.
 func checkRotateArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && args[0] == "bmc" {
 		return nil
+	}
+	if len(args) > 0 && args[0] == "cluster" {
+		return cobra.ExactArgs(2)(cmd, args)
 	}
 	return cobra.ExactArgs(1)(cmd, args)
 }
@@ -64,7 +73,7 @@ func completeRotate(socket *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		switch {
 		case len(args) == 0:
-			return []cobra.Completion{"authority", "packages", "nodes", "ironic", "bmc"}, cobra.ShellCompDirectiveNoFileComp
+			return []cobra.Completion{"authority", "packages", "nodes", "ironic", "bmc", "cluster"}, cobra.ShellCompDirectiveNoFileComp
 		case args[0] == "bmc":
 			return nodes(cmd, args, begun)
 		}

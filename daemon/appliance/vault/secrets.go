@@ -77,7 +77,7 @@ func Secrets() []Secret {
 		{Name: "files of pods", Owner: "kubelet", Files: []string{"/var/lib/kubelet/pods/"},
 			Used: "what pods were given of Secrets, and their tokens", Rotated: withWhole},
 		{Name: "kubeconfigs of clusters", Owner: "cluster", Files: []string{"/opt/kud/multi-cluster/*/artifacts/admin.conf"}, Away: true,
-			Objects: []string{"*/*-kubeconfig"}, Used: "whoever runs a cluster", Rotated: "firstlightd installer --rotate, in the cluster's installer"},
+			Objects: []string{"*/*-kubeconfig"}, Used: "whoever runs a cluster", Rotated: "firstlightd rotate cluster"},
 		{Name: "log-in to nodes of a cluster", Owner: "cluster", Objects: []string{"bpa/ssh-key-secret-*", "*/ssh-key-secret"},
 			Used: "SSH to the cluster's nodes, by its installer", Rotated: "delete the Secret: the operator mints another and brings it to the nodes"},
 		{Name: "recovery key, public half", Owner: "appliance, or site", Files: []string{data + "/away.recipient"},

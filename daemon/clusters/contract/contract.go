@@ -22,6 +22,7 @@ const (
 	FileKubeconfig   = "artifacts/admin.conf"
 	FileVerification = "artifacts/verification.json"
 	FileRemoved      = "artifacts/removed.json"
+	FileRotation     = "artifacts/rotation.json"
 	FileLearned      = "artifacts/known_hosts" // host keys that the stick's installer met
 	LogDir           = "log"
 )
@@ -34,17 +35,19 @@ const (
 
 // What a run finds in its environment.
 const (
-	EnvAction        = "KUD_ACTION" // Install, Add or Remove
+	EnvAction        = "KUD_ACTION" // Install, Add, Remove or Rotate
 	EnvNodes         = "KUD_NODES"  // labels that are added or removed, blanks between
 	EnvServiceSubnet = "KUD_SERVICE_SUBNET"
-	EnvClear         = "KUD_CLEAR" // what FormatClear wrote
-	EnvOwner         = "KUD_OWNER" // whose uploads the nodes get
+	EnvClear         = "KUD_CLEAR"    // what FormatClear wrote
+	EnvRotation      = "KUD_ROTATION" // of the action rotate: its token
+	EnvOwner         = "KUD_OWNER"    // whose uploads the nodes get
 )
 
 // Actions of a run.
 const (
 	Install = "install" // make the inventory true
 	Add     = "add"     // the same; the nodes named are new in it
+	Rotate  = "rotate"  // replace the authorities of the cluster, as far as it may by now
 	Remove  = "remove"  // take the nodes named out; they are still in the inventory
 )
 

@@ -115,8 +115,7 @@ func (a *api) authorityDigest() string {
 	if a == nil {
 		return ""
 	}
-	sum := sha256.Sum256(a.authority)
-	return hex.EncodeToString(sum[:])
+	return authorityDigests(a.authority)
 }
 
 // authorityHash is how kubeadm names the root certificate (RFC 7469, the public key's digest).

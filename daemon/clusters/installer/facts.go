@@ -43,7 +43,7 @@ fi
 test ! -e /usr/local/lib/firstlight || echo linked=yes
 test ! -e ` + systemAuthority + ` || echo systemAuthority=yes
 sed -n 's/.*--node-ip=\([^ "]*\).*/nodeIP=\1/p' ` + kubeletFlags + ` 2>/dev/null || true
-test ! -e /etc/kubernetes/pki/ca.crt || echo "authority=$(sha256sum </etc/kubernetes/pki/ca.crt | cut -d ' ' -f 1)"
+test ! -e /etc/kubernetes/pki/ca.crt || echo "authority=$(base64 -w 0 /etc/kubernetes/pki/ca.crt)"
 test ! -e ` + markerPath + ` || echo "marker=$(base64 -w 0 ` + markerPath + `)"
 `
 
@@ -69,7 +69,7 @@ type facts struct {
 	Nameservers []netip.Addr // none of them of this node only
 	Apt         bool         // packages are Debian's
 	Kubernetes  bool         // there is one, whoever made it
-	Authority   string       // digest of its root certificate
+	Authority   string       // authorityDigests of its ca.crt
 	Marker      *marker
 	NodeIP      netip.Addr // that its kubelet is told; invalid if there is none
 	Programs    string     // version of the packages of a node that is part of a cluster; "" if it is not, or they are not there
@@ -137,7 +137,11 @@ func parseFacts(text string) (facts, error) {
 		case "kubernetes":
 			f.Kubernetes = true
 		case "authority":
-			f.Authority = value
+			text, err := base64.StdEncoding.DecodeString(value)
+			if err != nil {
+				wrong = append(wrong, fmt.Errorf("read its authority: %w", err))
+			}
+			f.Authority = authorityDigests(text)
 		case "programs":
 			f.Programs = value
 		case "linked":
@@ -248,7 +252,7 @@ func checkOwner(f facts, m marker, authority string) error {
 		return bringup.Permanent(fmt.Errorf(
 			"it is %s of this cluster, not %s; give it its name back, or remove %[1]s first", f.Marker.Label, m.Label,
 		))
-	case authority != "" && f.Authority != "" && f.Authority != authority:
+	case authority != "" && f.Authority != "" && !shareAuthority(f.Authority, authority):
 		return bringup.Permanent(errors.New("its certificates are of another cluster's authority" + way))
 	}
 	return nil

@@ -36,7 +36,7 @@ func TestFacts(t *testing.T) {
 		Apt: true}, f)
 
 	mark := base64.StdEncoding.EncodeToString([]byte(`{"cluster":"edge","id":"A","label":"w-1"}`))
-	f, err = parseFacts(saidByANode + "kubernetes=yes\nkubernetes=yes\nauthority=00\ncloudInit=running\nmarker=" + mark + "\nfuture=thing\n")
+	f, err = parseFacts(saidByANode + "kubernetes=yes\nkubernetes=yes\nauthority=\ncloudInit=running\nmarker=" + mark + "\nfuture=thing\n")
 	require.NoError(t, err)
 	assert.True(t, f.Kubernetes && f.CloudInit)
 	assert.Equal(t, &marker{Cluster: "edge", ID: "A", Label: "w-1"}, f.Marker)

@@ -1,6 +1,7 @@
 package installer
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -42,7 +43,7 @@ func serveNode(t *testing.T, object *corev1.Node) (a *api, deleted *[]string) {
 	t.Cleanup(s.Close)
 	set, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL})
 	require.NoError(t, err)
-	return &api{set: set, authority: []byte("the cluster's")}, deleted
+	return &api{set: set, authority: []byte(encodeBlock("CERTIFICATE", []byte("the cluster's")))}, deleted
 }
 
 // nodeObject is a node as the cluster knows it.
@@ -104,7 +105,7 @@ func TestARunningMachineKeepsItsName(t *testing.T) {
 // TestANodeOfAnotherAuthorityIsNoMember, although its kubelet runs and the cluster has a node of its name.
 func TestANodeOfAnotherAuthorityIsNoMember(t *testing.T) {
 	a, _ := serveNode(t, nodeObject("w-1", machineID, corev1.ConditionTrue))
-	authority := a.authorityDigest()
+	authority := base64.StdEncoding.EncodeToString(a.authority)
 	s := &fakeShell{answer: func(line string) (string, error) {
 		if strings.Contains(line, factsScript) {
 			return saidByANode + "kubernetes=yes\nauthority=" + authority + "\n", nil
@@ -113,7 +114,7 @@ func TestANodeOfAnotherAuthorityIsNoMember(t *testing.T) {
 	}}
 	require.NoError(t, joiner(t, a, s).joinDone(t.Context()))
 
-	authority = strings.Repeat("0", len(authority))
+	authority = base64.StdEncoding.EncodeToString([]byte(encodeBlock("CERTIFICATE", []byte("another's"))))
 	err := joiner(t, a, s).joinDone(t.Context())
 	assert.ErrorContains(t, err, "its certificates are of another cluster's authority")
 }

@@ -147,7 +147,7 @@ func (n *node) joinDone(ctx context.Context) error {
 	if _, err := n.shell.RunScript(ctx, joined, n.joinRole()); err != nil {
 		return answerOf(err, "it is not part of the cluster")
 	}
-	if f.Authority != a.authorityDigest() {
+	if !shareAuthority(f.Authority, a.authorityDigest()) {
 		return bringup.Permanent(errors.New("its certificates are of another cluster's authority; remove the node and add it again"))
 	}
 

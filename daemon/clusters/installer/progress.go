@@ -166,8 +166,8 @@ func progressOf(plans map[string]bringup.Snapshot, order []string) contract.Prog
 	// An API server answers before kubeadm has done its last steps: until the control plane is made whole,
 	// what the cluster's own plan does meanwhile is no step ahead.
 	making := slices.ContainsFunc(order, func(name string) bool { return open(plans[name], "control-plane-made") })
-	// While the cluster only waits for its nodes, what they do says more.
-	if making || doing == "api-answers" || doing == "nodes-ready" {
+	// While the cluster only waits for its nodes, or has no plan, what they do says more.
+	if making || !slices.Contains(order, "") || doing == "api-answers" || doing == "nodes-ready" {
 		for _, name := range order {
 			if d := p.Nodes[name]; d != "" && d != "ready" {
 				p.Doing = name + ": " + d

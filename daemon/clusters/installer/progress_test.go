@@ -39,6 +39,8 @@ func TestProgress(t *testing.T) {
 	order := []string{"", "m-1", "w-1"}
 	assert.Equal(t, contract.Progress{Percent: 50, Doing: "m-1: images-present: pulling image 3 of 8",
 		Nodes: map[string]string{"m-1": "images-present: pulling image 3 of 8", "w-1": "ready"}}, progressOf(plans, order))
+	nodes := map[string]bringup.Snapshot{"w-1": plan("certificates-sign=working renewing its certificates")}
+	assert.Equal(t, "w-1: certificates-sign: renewing its certificates", progressOf(nodes, []string{"w-1"}).Doing)
 	delete(plans, "w-1")
 	assert.Equal(t, "waiting", progressOf(plans, order).Nodes["w-1"])
 	assert.Equal(t, contract.Progress{Doing: "starting", Nodes: map[string]string{}}, progressOf(nil, nil))

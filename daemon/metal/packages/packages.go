@@ -90,7 +90,7 @@ func (r *Repository) writeSuite(suite string, index []byte) (changed bool, err e
 		return false, nil
 	}
 
-	date := r.Now().UTC()
+	date := r.Now().UTC().Truncate(time.Second) // as an index tells it
 	// A client that has a newer index keeps it: also after the clock was set back, ours is the newest.
 	if last := dateOf(before); valid && !date.After(last) {
 		date = last.Add(time.Second)

@@ -75,6 +75,9 @@ func (r Run) Command(cluster string) string {
 	if r.Action == contract.Remove {
 		return c + " --remove " + strings.Join(r.Nodes, " ")
 	}
+	if r.Action == contract.Rotate {
+		c += ` --rotate-authorities "$` + contract.EnvRotation + `"`
+	}
 
 	if r.PodSubnet != "" {
 		c += " --network " + r.PodSubnet
@@ -142,6 +145,10 @@ func (r Run) Job(namespace, cluster string) (*batchv1.Job, error) {
 
 	if r.Owner != "" {
 		env = append(env, corev1.EnvVar{Name: contract.EnvOwner, Value: r.Owner})
+	}
+
+	if r.Action == contract.Rotate {
+		env = append(env, corev1.EnvVar{Name: contract.EnvRotation, Value: r.Rotation})
 	}
 
 	if len(r.Clear) > 0 {

@@ -114,8 +114,9 @@ func TestCommand(t *testing.T) {
 		head:                           {Action: contract.Install},
 		head + " --network 10.0.0.0/8": {Action: contract.Install, Want: Want{PodSubnet: "10.0.0.0/8"}},
 		head + " --plugins a b":        {Action: contract.Add, Nodes: []string{"w"}, Want: Want{Plugins: []string{"a", "b"}}},
-		head + " --network 10.0.0.0/8 --plugins emco": {Action: contract.Install, Want: Want{PodSubnet: "10.0.0.0/8", Plugins: []string{"emco"}}},
-		head + " --remove w1 w2":                      {Action: contract.Remove, Nodes: []string{"w1", "w2"}, Want: Want{PodSubnet: "10.0.0.0/8", Plugins: []string{"emco"}}},
+		head + " --network 10.0.0.0/8 --plugins emco":  {Action: contract.Install, Want: Want{PodSubnet: "10.0.0.0/8", Plugins: []string{"emco"}}},
+		head + ` --rotate-authorities "$KUD_ROTATION"`: {Action: contract.Rotate, Want: Want{Rotation: "november; reboot"}},
+		head + " --remove w1 w2":                       {Action: contract.Remove, Nodes: []string{"w1", "w2"}, Want: Want{PodSubnet: "10.0.0.0/8", Plugins: []string{"emco"}}},
 	} {
 		assert.Equal(t, want, r.Command("c"))
 	}
@@ -126,6 +127,8 @@ func edit(m []Node, i int, f func(*Node)) []Node {
 	f(&m[i])
 	return m
 }
+
+func withRotation(w Want) Want { w.Rotation = "november"; return w }
 
 func TestNext(t *testing.T) {
 	record := InstalledCluster{Provisioning: "default/c", Job: "j", Members: three(), Plugins: []string{"a"}, PodSubnet: "10.0.0.0/8"}
@@ -145,6 +148,9 @@ func TestNext(t *testing.T) {
 		{"as asked", &record, want(three()), "", nil, ""},
 		{"another order is the same cluster", &record, want([]Node{three()[2], three()[0], three()[1]}), "", nil, ""},
 		{"a worker more", &record, want(append(three(), fourth)), contract.Add, []string{"worker-2"}, ""},
+		{"a rotation is due", &record, withRotation(want(three())), contract.Rotate, nil, ""},
+		{"a rotation is due, and a worker less", &record, withRotation(want(three()[:2])), contract.Remove, []string{"worker-1"}, ""},
+		{"a rotation is due of what is no cluster yet", nil, withRotation(want(three())), contract.Install, nil, ""},
 		{"a worker less", &record, want(three()[:2]), contract.Remove, []string{"worker-1"}, ""},
 		{"a worker on another host goes first", &record, want(edit(three(), 2, func(m *Node) { m.Host = "metal3/node-4" })), contract.Remove, []string{"worker-1"}, ""},
 		{"one more and one less: the one less goes first", &record, want(append(three()[:2:2], fourth)), contract.Remove, []string{"worker-1"}, ""},

@@ -19,6 +19,7 @@ type Want struct {
 	Image         string
 	Owner         string `json:",omitempty"` // whose uploads its nodes get
 	Virtlet       bool
+	Rotation      string `json:",omitempty"` // token of a rotation of its authorities that is due
 }
 
 // Run is one start of the installer. It is kept on the Job, so that what a run did is known
@@ -197,6 +198,8 @@ func Next(have *InstalledCluster, want Want) (*Run, error) {
 		return &Run{Want: want, Action: contract.Add, Nodes: added}, nil
 	case changed:
 		return &Run{Want: want, Action: contract.Install}, nil
+	case want.Rotation != "":
+		return &Run{Want: want, Action: contract.Rotate}, nil
 	}
 
 	return nil, nil

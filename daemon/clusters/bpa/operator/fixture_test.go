@@ -55,7 +55,7 @@ func cases() []testCase {
 		{"Software", testSoftware}, {"SoftwareKeys", testSoftwareKeys}, {"SoftwareRefusals", testSoftwareRefusals}, {"SoftwareOfAnotherNamespace", testSoftwareOfAnotherNamespace},
 		{"NodeUpdate", testNodeUpdate}, {"NodeUpdateKilledAtEveryWrite", testNodeUpdateKilledAtEveryWrite}, {"NodeUpdateFailures", testNodeUpdateFailures},
 		{"NodeUpdateDeleted", testNodeUpdateDeleted}, {"NodeUpdatePaused", testNodeUpdatePaused}, {"NodeUpdateRefusals", testNodeUpdateRefusals}, {"Proposal", testProposal},
-		{"Verified", testVerified}, {"HostTakenMeanwhile", testHostTakenMeanwhile}, {"PodsOfAJobAreWaitedFor", testPodsOfAJobAreWaitedFor},
+		{"Verified", testVerified}, {"Rotation", testRotation}, {"HostTakenMeanwhile", testHostTakenMeanwhile}, {"PodsOfAJobAreWaitedFor", testPodsOfAJobAreWaitedFor},
 	}
 }
 

@@ -133,7 +133,7 @@ func Run(ctx context.Context, api *rest.Config, c Config, log *slog.Logger) erro
 	}
 	asked := ctrlmanager.IgnoreOwnWrites(predicate.LabelChangedPredicate{})
 	err = builder.ControllerManagedBy(m).Named("provisioning").
-		For(&v1alpha1.Provisioning{}, builder.WithPredicates(asked)).
+		For(&v1alpha1.Provisioning{}, builder.WithPredicates(predicate.Or(asked, rotationAsked()))).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(provisioningOf)).
 		Watches(
 			&metal3api.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(p.affectedProvisionings),

@@ -48,6 +48,9 @@ func (a resolution) want(r *Provisionings, w *clusterState) *kud.Want {
 	if want.Image == "" {
 		want.Image = r.Installer
 	}
+	if want.Image == r.Installer { // another one knows nothing of it
+		want.Rotation = w.dueRotation()
+	}
 
 	return want
 }

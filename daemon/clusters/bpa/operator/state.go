@@ -53,6 +53,7 @@ type clusterState struct {
 	config       []byte                 // the kubeconfig that the installer left
 	refusal      string                 // why that is not handed out; ""
 	verification *contract.Verification // of the cluster, the last that the installer wrote down; nil if there is none
+	rotation     contract.Rotation      // of its authorities, as the installer left it
 	logins       map[string]string      // of nodes that the appliance's key was brought to just now
 }
 
@@ -131,6 +132,10 @@ func (r *Provisionings) observe(ctx context.Context, cr *v1alpha1.Provisioning) 
 	}
 
 	w.verification = contract.ReadVerification(text)
+	if text, err = w.dir.read(contract.FileRotation); err != nil {
+		return nil, fmt.Errorf("read how far the rotation is: %w", err)
+	}
+	w.rotation = contract.ReadRotation(text)
 	return w, r.observeJob(ctx, w)
 }
 

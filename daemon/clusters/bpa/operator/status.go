@@ -184,7 +184,7 @@ func runText(w *clusterState, d decision, progress contract.Progress) string {
 		return fmt.Sprintf(
 			"cluster %s is installed%s; kubeconfig: firstlightd kubeconfig %s, or Secret %s", w.cluster, without,
 			w.cluster, kubeconfigName(w.cluster),
-		)
+		) + w.rotationText()
 	case stepWatch:
 		s := fmt.Sprintf("Job %s: %s, attempt %d", name, actionText(w.run), w.run.Attempt)
 		switch {
@@ -236,6 +236,8 @@ func actionText(r kud.Run) string {
 		return "adding " + strings.Join(r.Nodes, ", ")
 	case contract.Remove:
 		return "removing " + strings.Join(r.Nodes, ", ")
+	case contract.Rotate:
+		return "replacing its authorities"
 	}
 	return "installing"
 }
