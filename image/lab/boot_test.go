@@ -181,7 +181,7 @@ func TestASystemdThatCrashes(t *testing.T) {
 	first := startsFrom(t, n.Machine)
 	n.shell("true")
 	_, _ = n.once("kill -SEGV 1") // it may not live to answer
-	see(t, n.Machine, "Caught <SEGV>")
+	see(t, n.Machine, "reboot: Restarting system")
 	again := startsForm.FindStringSubmatch(see(t, n.Machine, lineStarts))
 	require.NotNil(t, again)
 	assert.Equal(t, first.id, again[2], "machine-id after the crash")
