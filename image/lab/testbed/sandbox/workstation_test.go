@@ -101,8 +101,8 @@ func TestALaptopIsEnough(t *testing.T) {
 	b.run("systemctl", "start", "firstlightd")
 	_, err = b.appliance.AwaitStage(b.ctx, "ssh-ready", t.Output())
 	require.NoError(t, err)
-	l.refused("the appliance's API does not answer; wait until", "firstlight", "login", "127.0.0.1")
-	assert.Contains(t, l.must("firstlight", "status"), "ssh-ready")
+	l.refused("the appliance's API does not answer; `firstlightd why` says", "firstlight", "login", "127.0.0.1")
+	assert.Contains(t, l.must("firstlight", "status"), "Log-in by SSH is set up")
 	l.refused("127.0.0.1 had no API when you logged in; run firstlight login 127.0.0.1 again", "firstlight", "proxy")
 
 	b.ready()
