@@ -23,8 +23,8 @@ func newReleaseCommand() *cobra.Command {
 		Use:   "release",
 		Short: "Package the built image and this command for others",
 		Long: `Package what was built: the image, its block map and its list of contents, this command and clusterctl as
-Debian package and archive, release notes and SHA256SUMS, in build/release/VERSION. The sources must be committed, and image and
-command built of them.`,
+Debian package and archive, all of it in one archive for an installation, release notes and SHA256SUMS, in
+build/release/VERSION. The sources must be committed, and image and command built of them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := os.Getwd()
@@ -74,6 +74,7 @@ command built of them.`,
 			r := release.Release{
 				Revision:  revision,
 				Image:     filepath.Join(top, "build", "firstlight.img"),
+				Lock:      filepath.Join(top, "assets", "recipe.lock"),
 				Command:   append(files, more...),
 				Changelog: filepath.Join(top, "docs", "CHANGELOG.md"),
 				Sign:      sign,

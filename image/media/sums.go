@@ -11,19 +11,27 @@ import (
 	"strings"
 )
 
-// WriteSums writes SHA256SUMS into dir, in sha256sum's format: the named digests in
-// hexadecimal digits, in the order of names.
-func WriteSums(dir string, names []string, sums map[string]string) error {
+// FormatSums is SHA256SUMS in sha256sum's format: the named digests in hexadecimal digits, in the order of names.
+func FormatSums(names []string, sums map[string]string) (string, error) {
 	var list strings.Builder
 	for _, name := range names {
 		if len(sums[name]) != 2*sha256.Size {
-			return fmt.Errorf("write %s: %s has no digest", SumsName, name)
+			return "", fmt.Errorf("write %s: %s has no digest", SumsName, name)
 		}
 		fmt.Fprintf(&list, "%s  %s\n", sums[name], name)
 	}
+	return list.String(), nil
+}
 
-	err := replace(filepath.Join(dir, SumsName), 0o644, func(w io.Writer) error {
-		_, err := io.WriteString(w, list.String())
+// WriteSums writes SHA256SUMS into dir, as FormatSums has it.
+func WriteSums(dir string, names []string, sums map[string]string) error {
+	list, err := FormatSums(names, sums)
+	if err != nil {
+		return err
+	}
+
+	err = replace(filepath.Join(dir, SumsName), 0o644, func(w io.Writer) error {
+		_, err := io.WriteString(w, list)
 		return err
 	})
 	if err != nil {

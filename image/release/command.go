@@ -118,24 +118,13 @@ func writeDebian(ctx context.Context, out, version string, at time.Time, files [
 func packArchive(base string, at time.Time, files []File) ([]byte, error) {
 	var out bytes.Buffer
 	packed := gzip.NewWriter(&out)
-	w := tar.NewWriter(packed)
+	w := archiveWriter{tar.NewWriter(packed), base, at.UTC().Truncate(time.Second)}
 	for _, file := range files {
 		if file.Archive == "" {
 			continue
 		}
-
-		header := &tar.Header{
-			Name:    base + "/" + file.Archive,
-			Mode:    int64(file.Mode.Perm()),
-			Size:    int64(len(file.Content)),
-			ModTime: at.UTC().Truncate(time.Second),
-			Format:  tar.FormatUSTAR,
-		}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("make archive: %s: %w", file.Archive, err)
-		}
-		if _, err := w.Write(file.Content); err != nil {
-			return nil, fmt.Errorf("make archive: %s: %w", file.Archive, err)
+		if err := w.add(file.Archive, int64(file.Mode.Perm()), int64(len(file.Content)), bytes.NewReader(file.Content)); err != nil {
+			return nil, err
 		}
 	}
 

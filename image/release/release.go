@@ -1,5 +1,6 @@
 // Package release packages what was built for those who do not build it: the image and what lies beside it, the
-// command as a Debian package and as an archive, release notes and digests, in one directory named by the version.
+// command as a Debian package and as an archive, both in one archive for an installation, release notes and digests, in one
+// directory named by the version.
 // The same commit gives the same bytes.
 package release
 
@@ -26,6 +27,7 @@ const NotesName = "RELEASE-NOTES.md"
 type Release struct {
 	Revision  assets.Revision
 	Image     string // the built NAME.img; its other files and SHA256SUMS lie beside it
+	Lock      string // file with what the image was built of
 	Command   []File // the program firstlight and what belongs to it
 	Changelog string // file in the form of Keep a Changelog
 	Sign      string // shell command to which SHA256SUMS is appended, such as "minisign -Sm"; empty for no signature
@@ -59,7 +61,7 @@ func (r *Release) Write(ctx context.Context) (*Result, error) {
 	}
 
 	result := &Result{Dir: filepath.Join(r.Out, r.Revision.Version())}
-	for _, part := range []func(context.Context, string) ([]string, error){r.addImage, r.addCommand, r.addNotes} {
+	for _, part := range []func(context.Context, string) ([]string, error){r.addImage, r.addCommand, r.addInstallation, r.addNotes} {
 		names, err := part(ctx, dir)
 		if err != nil {
 			return nil, fmt.Errorf("make release: %w", err)

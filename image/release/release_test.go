@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,7 @@ func built(t *testing.T, revision assets.Revision) *release.Release {
 		"firstlight.img.bmap":  "map",
 		"firstlight.spdx.json": `{"packages": [{"versionInfo": "` + revision.Version() + `"}, {"versionInfo": "1"}]}`,
 		"CHANGELOG.md":         changelog,
+		"recipe.lock":          "locked\n",
 	}
 	var sums strings.Builder
 	for name, text := range files {
@@ -50,6 +52,7 @@ func built(t *testing.T, revision assets.Revision) *release.Release {
 	return &release.Release{
 		Revision:  revision,
 		Image:     filepath.Join(dir, "firstlight.img"),
+		Lock:      filepath.Join(dir, "recipe.lock"),
 		Changelog: filepath.Join(dir, "CHANGELOG.md"),
 		Out:       filepath.Join(t.TempDir(), "release"),
 		Command: []release.File{
@@ -101,6 +104,7 @@ func TestARelease(t *testing.T) {
 		"firstlight-" + version + ".spdx.json",
 		deb,
 		archive,
+		"firstlight-" + version + ".tar",
 		release.NotesName,
 	}, result.Files)
 	assert.Empty(t, result.Signature)
@@ -123,6 +127,26 @@ func TestARelease(t *testing.T) {
 	listed = output(t, result.Dir, "tar", "--utc", "-tvzf", archive)
 	assert.Regexp(t, `(?m)^-rwxr-xr-x 0/0 +10 2026-11-26 05:50 firstlight-\S+/firstlight$`, listed)
 	assert.Regexp(t, `(?m)/completions/_firstlight$`, listed)
+}
+
+// TestOneFileIsEnoughForAnInstallation: command, image, what is in it and what it was built of, with their digests.
+func TestOneFileIsEnoughForAnInstallation(t *testing.T) {
+	result, err := built(t, revision()).Write(t.Context())
+	require.NoError(t, err)
+	base := "firstlight-" + revision().Version()
+	listed := output(t, result.Dir, "tar", "--utc", "-tvf", base+".tar")
+	assert.Regexp(t, `(?m)^-rwxr-xr-x 0/0 +10 2026-11-26 05:50 `+regexp.QuoteMeta(base)+`/firstlight$`, listed)
+
+	dir := t.TempDir()
+	output(t, dir, "tar", "-xf", filepath.Join(result.Dir, base+".tar"))
+	in := filepath.Join(dir, base)
+	checked := output(t, in, "sha256sum", "--strict", "--check", "SHA256SUMS")
+	got := contents(t, in)
+	assert.Equal(t, len(got)-1, strings.Count(checked, ": OK\n"))
+	assert.Equal(t, "compressed", got["firstlight.img.zst"])
+	assert.Equal(t, "locked\n", got[release.LockName])
+	assert.Contains(t, got["firstlight.spdx.json"], "packages")
+	assert.Contains(t, got, "LICENSE")
 }
 
 // TestTheSameCommitGivesTheSameBytes: at another time, under another umask, over what was there.
