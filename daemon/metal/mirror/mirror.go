@@ -265,11 +265,35 @@ func (m *Mirror) CheckCertificate(ctx context.Context) error {
 // CheckPackagesKey is nil if the registry, at each address of it, has what nodes that are installed now are told to
 // trust of packages.
 func (m *Mirror) CheckPackagesKey(ctx context.Context) error {
-	authority, err := m.Vault.Authority()
+	key, err := packages.OpenKey(PackagesKey)
 	if err != nil {
 		return err
 	}
-	key, err := packages.OpenKey(PackagesKey)
+
+	return m.askRegistry(ctx, func(ctx context.Context, client *http.Client, addr netip.Addr) error {
+		url := "https://" + netip.AddrPortFrom(addr, registryPort).String() + "/packages.asc"
+		return checkText(ctx, client, url, key.Public())
+	})
+}
+
+// checkText is nil if a text is served at a URL.
+func checkText(ctx context.Context, client *http.Client, url string, want []byte) error {
+	response, err := openURL(ctx, client, url)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil || response.StatusCode != http.StatusOK || !bytes.Equal(text, want) {
+		return bringup.Wait("%s to be as it ought to be (%s)", url, response.Status)
+	}
+	return nil
+}
+
+// askRegistry asks at each address of the registry, as nodes do, for ten seconds in all.
+func (m *Mirror) askRegistry(ctx context.Context, ask func(context.Context, *http.Client, netip.Addr) error) error {
+	authority, err := m.Vault.Authority()
 	if err != nil {
 		return err
 	}
@@ -280,32 +304,24 @@ func (m *Mirror) CheckPackagesKey(ctx context.Context) error {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	for _, addr := range Addrs(ServiceAddresses(m.Site())) {
-		url := "https://" + netip.AddrPortFrom(addr, registryPort).String() + "/packages.asc"
-		if err := checkText(ctx, client, url, key.Public()); err != nil {
+		if err := ask(ctx, client, addr); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkText is nil if a text is served at a URL.
-func checkText(ctx context.Context, client *http.Client, url string, want []byte) error {
+func openURL(ctx context.Context, client *http.Client, url string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	response, err := client.Do(request)
 	if err != nil {
-		return bringup.Wait("%s to answer: %v", url, err)
+		return nil, bringup.Wait("%s to answer: %v", url, err)
 	}
-	defer response.Body.Close()
-
-	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err != nil || response.StatusCode != http.StatusOK || !bytes.Equal(text, want) {
-		return bringup.Wait("%s to be as it ought to be (%s)", url, response.Status)
-	}
-	return nil
+	return response, nil
 }
 
 func (m *Mirror) checkServed(ctx context.Context) error {
@@ -321,26 +337,11 @@ func (m *Mirror) checkServed(ctx context.Context) error {
 		return errors.New("the index of packages is not that of the packages that are here, or is of another key")
 	}
 
-	authority, err := m.Vault.Authority()
-	if err != nil {
-		return err
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport}
-	for _, addr := range Addrs(ServiceAddresses(m.Site())) {
+	return m.askRegistry(ctx, func(ctx context.Context, client *http.Client, addr netip.Addr) error {
 		for _, url := range mirrorURLs(addr) {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			response, err := openURL(ctx, client, url)
 			if err != nil {
 				return err
-			}
-
-			response, err := client.Do(request)
-			if err != nil {
-				return bringup.Wait("%s to answer: %v", url, err)
 			}
 
 			response.Body.Close()
@@ -348,7 +349,6 @@ func (m *Mirror) checkServed(ctx context.Context) error {
 				return fmt.Errorf("%s is answered with %s", url, response.Status)
 			}
 		}
-	}
-
-	return nil
+		return nil
+	})
 }
