@@ -67,6 +67,14 @@ func await(t *testing.T, holds func() bool) {
 	require.Eventually(t, holds, 2*time.Minute, 50*time.Millisecond)
 }
 
+// lookUntil looks again while the API server does not know yet what it was just given: a kind, or an account's rights.
+func (m *machine) lookUntil(t *testing.T, said string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Minute); !strings.Contains(m.look(), said); time.Sleep(50 * time.Millisecond) {
+		require.True(t, time.Now().Before(end), console.SourceText(m.Status()))
+	}
+}
+
 func newObject(apiVersion, kind, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(apiVersion)
@@ -118,7 +126,7 @@ func TestTwoAPIsGetTheObjectsOfOneSource(t *testing.T) {
 	r.write("sites/rack-a/more/shop.yml", component)
 	r.push("a cluster and what runs on it")
 	for _, m := range []*machine{a, b} {
-		assert.Contains(t, m.look(), "Component default/shop: its kind is not on the appliance yet")
+		m.lookUntil(t, "Component default/shop: its kind is not on the appliance yet")
 		assert.Equal(t, status.SourceWorking, m.Status().State)
 	}
 	for _, c := range []client.Client{adminA, adminB} {
@@ -126,9 +134,7 @@ func TestTwoAPIsGetTheObjectsOfOneSource(t *testing.T) {
 		define(t, c, crd.KPA)
 	}
 	for _, m := range []*machine{a, b} {
-		for end := time.Now().Add(2 * time.Minute); !strings.Contains(m.look(), ": current"); time.Sleep(50 * time.Millisecond) {
-			require.True(t, time.Now().Before(end), console.SourceText(m.Status()))
-		}
+		m.lookUntil(t, ": current")
 	}
 	for _, c := range []client.Client{adminA, adminB} {
 		require.True(t, isThere(c, shop))
