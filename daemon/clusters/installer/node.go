@@ -40,39 +40,48 @@ type node struct {
 // is asked in its Done.
 func (n *node) stages() []bringup.Stage {
 	list := append(n.leftoverStages(), []bringup.Stage{
-		{Name: "reached", Fact: "the node answers by SSH and may be made part of this cluster",
+		{Name: "reached", Title: "The node is reached",
+			Fact: "the node answers by SSH and may be made part of this cluster",
 			Why:  "First: nothing is changed on a node that another cluster has, or that cannot do what it is meant for.",
 			Done: n.reachedDone},
-		{Name: "clock-agrees", Fact: "its clock is within half a minute of the appliance's, and something keeps it",
+		{Name: "clock-agrees", Title: "The clock is set",
+			Fact: "its clock is within half a minute of the appliance's, and something keeps it",
 			Why:  "Before any certificate: one of the wrong year is refused in the right one.",
 			Done: n.clockDone, Do: n.clockDo, Recheck: time.Minute},
 		{
 			Name:    "host-prepared",
+			Title:   "The system is prepared",
 			Fact:    "it trusts the appliance for images and packages, and says which cluster it is part of",
 			Why:     "Before packages and images, which it takes from the appliance.",
 			Done:    n.hostDone,
 			Do:      n.hostDo,
 			Recheck: time.Minute,
 		},
-		{Name: "address-kept", Fact: "its address does not end with the appliance's lease",
+		{Name: "address-kept", Title: "The address becomes permanent",
+			Fact: "its address does not end with the appliance's lease",
 			Why:  "Before the cluster, which is to live on when the appliance is switched off.",
 			Done: n.leaseDone, Do: n.leaseDo, Recheck: time.Minute},
-		{Name: "programs-installed", Fact: "the packages of Kubernetes are those of the stick, with what they need",
+		{Name: "programs-installed", Title: "Packages of Kubernetes are installed",
+			Fact: "the packages of Kubernetes are those of the stick, with what they need",
 			Why:  "Before containerd, which is one of them.",
 			Done: n.programsDone, Do: n.programsDo, Recheck: time.Minute},
-		{Name: "runtime-ready", Fact: "containerd runs with our configuration",
+		{Name: "runtime-ready", Title: "The container runtime starts",
+			Fact: "containerd runs with our configuration",
 			Why:  "Before images, which it keeps.",
 			Done: n.runtimeDone, Do: n.runtimeDo, Recheck: time.Minute},
-		{Name: "images-present", Fact: "the images of its role are in containerd, whole and on the disk",
+		{Name: "images-present", Title: "Container images are put in place",
+			Fact: "the images of its role are in containerd, whole and on the disk",
 			Why:  "Before Kubernetes, and so that the appliance may be switched off later.",
 			Done: n.imagesDone, Do: n.imagesDo, Recheck: time.Minute},
-		{Name: "endpoint-serving", Fact: "the API servers are reached at one address on the node itself",
+		{Name: "endpoint-serving", Title: "A way to the API servers is set up",
+			Fact: "the API servers are reached at one address on the node itself",
 			Why:  "Before kubeadm, which writes that address everywhere.",
 			Done: n.endpointDone, Do: n.endpointDo, Recheck: time.Minute},
 	}...)
 	if n.ControlPlane {
 		list = append(list, bringup.Stage{
 			Name:    "certificates-kept",
+			Title:   "Renewal of certificates is set up",
 			Fact:    "the node renews its certificates automatically before they end",
 			Why:     "Before there are any: from here on nobody has to remember.",
 			Done:    n.certificatesDone,
@@ -83,20 +92,22 @@ func (n *node) stages() []bringup.Stage {
 
 	if n == n.firstControlPlane() {
 		return append(list, bringup.Stage{
-			Name: "control-plane-made",
-			Fact: "kubeadm made the control plane, and it answers",
-			Why:  "On one node: the others join what is here.",
-			Done: n.initDone,
-			Do:   n.initDo,
+			Name:  "control-plane-made",
+			Title: "The control plane is made",
+			Fact:  "kubeadm made the control plane, and it answers",
+			Why:   "On one node: the others join what is here.",
+			Done:  n.initDone,
+			Do:    n.initDo,
 		})
 	}
 
 	return append(list, bringup.Stage{
-		Name: "joined",
-		Fact: "kubeadm joined it to the cluster, under its name and with its own certificate",
-		Why:  "After the control plane of the first node; control planes one by one, workers at once.",
-		Done: n.joinDone,
-		Do:   n.joinDo,
+		Name:  "joined",
+		Title: "The node joins the cluster",
+		Fact:  "kubeadm joined it to the cluster, under its name and with its own certificate",
+		Why:   "After the control plane of the first node; control planes one by one, workers at once.",
+		Done:  n.joinDone,
+		Do:    n.joinDo,
 	})
 }
 

@@ -186,7 +186,7 @@ func open(s bringup.Snapshot, name string) bool {
 	)
 }
 
-// stageText is a stage and what it does or what is wrong, in a line.
+// stageText is a stage and what it does or what is wrong, for people, in a line.
 func stageText(st status.Stage) string {
 	text := st.Waiting
 	if text == "" {
@@ -194,11 +194,11 @@ func stageText(st status.Stage) string {
 	}
 
 	if text == "" {
-		return st.Name
+		return st.TitleOrName()
 	}
 
 	first, _, _ := strings.Cut(text, "\n")
-	return st.Name + ": " + first
+	return st.TitleOrName() + ": " + first
 }
 
 // outcome is how all plans stand together.

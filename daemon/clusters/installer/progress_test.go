@@ -41,6 +41,10 @@ func TestProgress(t *testing.T) {
 		Nodes: map[string]string{"m-1": "images-present: pulling image 3 of 8", "w-1": "ready"}}, progressOf(plans, order))
 	nodes := map[string]bringup.Snapshot{"w-1": plan("certificates-sign=working renewing its certificates")}
 	assert.Equal(t, "w-1: certificates-sign: renewing its certificates", progressOf(nodes, []string{"w-1"}).Doing)
+	titled := plan("control-plane-made=working kubeadm makes it")
+	titled.Stages[0].Title = "The control plane is made"
+	shown := progressOf(map[string]bringup.Snapshot{"m-1": titled}, []string{"m-1"})
+	assert.Equal(t, "m-1: The control plane is made: kubeadm makes it", shown.Doing, "people do not know the name")
 	delete(plans, "w-1")
 	assert.Equal(t, "waiting", progressOf(plans, order).Nodes["w-1"])
 	assert.Equal(t, contract.Progress{Doing: "starting", Nodes: map[string]string{}}, progressOf(nil, nil))

@@ -91,13 +91,16 @@ func (c *cluster) leavingNode(label string) (*node, error) {
 
 func (n *node) leavingStages() []bringup.Stage {
 	return []bringup.Stage{
-		{Name: "drained", Fact: "no pod of a user runs there",
+		{Name: "drained", Title: "Pods are moved away",
+			Fact: "no pod of a user runs there",
 			Why:  "First: pods go elsewhere while the node still can end them.",
 			Done: n.drainedDone, Do: n.drainedDo, Recheck: time.Hour},
-		{Name: "forgotten", Fact: "the cluster does not know the node any more",
+		{Name: "forgotten", Title: "The node leaves the cluster",
+			Fact: "the cluster does not know the node any more",
 			Why:  "After the pods, which would be lost with it.",
 			Done: n.forgottenDone, Do: n.forgottenDo, Recheck: time.Minute},
-		{Name: "cleared", Fact: "nothing of the cluster runs on the node, or it does not answer",
+		{Name: "cleared", Title: "The node is cleared",
+			Fact: "nothing of the cluster runs on the node, or it does not answer",
 			Why:  "Last: a node that still held a certificate would come back. What else is on its disk stays.",
 			Done: n.clearedDone, Do: n.clearedDo, Recheck: time.Minute},
 	}
@@ -248,11 +251,12 @@ func (n *node) leftoverStages() []bringup.Stage {
 		return nil
 	}
 	return []bringup.Stage{{
-		Name: "remains-cleared",
-		Fact: "nothing is left on the node of the cluster that it was taken out of while it did not answer",
-		Why:  "Before anything else: it would be refused as that cluster's, and come back to it.",
-		Done: n.leftoverDone,
-		Do:   n.leftoverDo,
+		Name:  "remains-cleared",
+		Title: "Remains of another cluster are cleared",
+		Fact:  "nothing is left on the node of the cluster that it was taken out of while it did not answer",
+		Why:   "Before anything else: it would be refused as that cluster's, and come back to it.",
+		Done:  n.leftoverDone,
+		Do:    n.leftoverDo,
 	}}
 }
 

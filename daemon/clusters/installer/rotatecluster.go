@@ -18,21 +18,23 @@ import (
 // rotationStages are of the cluster, after all nodes.
 func (c *cluster) rotationStages(r *rotation) []bringup.Stage {
 	list := []bringup.Stage{{
-		Name: "clients-told",
-		Fact: "nodes that join and pods that start are told of the authorities of this stage",
-		Why:  "Before the next stage: who starts now has to know who signs then.",
-		Done: func(ctx context.Context) error { return c.toldDone(ctx, r) },
-		Do:   func(ctx context.Context, _ bringup.Report) error { return c.toldDo(ctx, r) },
+		Name:  "clients-told",
+		Title: "Nodes and pods learn the authorities",
+		Fact:  "nodes that join and pods that start are told of the authorities of this stage",
+		Why:   "Before the next stage: who starts now has to know who signs then.",
+		Done:  func(ctx context.Context) error { return c.toldDone(ctx, r) },
+		Do:    func(ctx context.Context, _ bringup.Report) error { return c.toldDo(ctx, r) },
 	}}
 	if r.Stage == contract.RotationTrust {
 		return list
 	}
 	return append(list, bringup.Stage{
-		Name: "kubeconfig-kept",
-		Fact: "the kubeconfig that the operator hands out works, and no earlier one does",
-		Why:  "Last: the one that was handed out works until then.",
-		Done: c.kubeconfigDone,
-		Do:   c.kubeconfigDo,
+		Name:  "kubeconfig-kept",
+		Title: "The kubeconfig is made",
+		Fact:  "the kubeconfig that the operator hands out works, and no earlier one does",
+		Why:   "Last: the one that was handed out works until then.",
+		Done:  c.kubeconfigDone,
+		Do:    c.kubeconfigDo,
 	})
 }
 

@@ -15,12 +15,21 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
 
+// certificateTitles are titles of the stage certificates-STAGE, by the stage of a rotation.
+var certificateTitles = map[string]string{
+	contract.RotationTrust: "Both authorities become trusted",
+	contract.RotationSign:  "The next authorities sign",
+	contract.RotationDrop:  "Only the next authorities are trusted",
+}
+
 func (n *node) rotationStages(r *rotation) []bringup.Stage {
 	return []bringup.Stage{
-		{Name: "reached", Fact: "the node answers by SSH and is part of this cluster",
+		{Name: "reached", Title: "The node is reached",
+			Fact: "the node answers by SSH and is part of this cluster",
 			Why:  "First: nothing is changed on a node of another cluster.",
 			Done: n.reachedDone, Recheck: time.Hour},
-		{Name: "certificates-" + r.Stage, Fact: "its authorities and certificates are those of this stage, and in use",
+		{Name: "certificates-" + r.Stage, Title: certificateTitles[r.Stage],
+			Fact: "its authorities and certificates are those of this stage, and in use",
 			Why:  "Before the next stage, which relies on it everywhere.",
 			Done: func(ctx context.Context) error { return n.rotatedDone(ctx, r) },
 			Do:   func(ctx context.Context, report bringup.Report) error { return n.rotatedDo(ctx, r, report) },

@@ -21,31 +21,37 @@ import (
 // stages are the cluster's own way, beside those of its nodes.
 func (c *cluster) stages() []bringup.Stage {
 	return []bringup.Stage{
-		{Name: "api-answers", Fact: "an API server of the cluster answers the appliance",
-			Why: "Everything below is asked of it.",
+		{Name: "api-answers", Title: "The cluster's API starts",
+			Fact: "an API server of the cluster answers the appliance",
+			Why:  "Everything below is asked of it.",
 			Done: func(ctx context.Context) error {
 				if _, err := c.connect(ctx); err != nil {
 					return bringup.Wait("the control plane of %s", c.firstControlPlane().Label)
 				}
 				return nil
 			}},
-		{Name: "kubeconfig-kept", Fact: "the kubeconfig that the operator hands out works, and no earlier one does",
+		{Name: "kubeconfig-kept", Title: "The kubeconfig is made",
+			Fact: "the kubeconfig that the operator hands out works, and no earlier one does",
 			Why:  "As early as it works: whoever wants to see what holds the rest up needs it.",
 			Done: c.kubeconfigDone, Do: c.kubeconfigDo},
-		{Name: "system-applied", Fact: "the pods' network and the name server are as wanted",
+		{Name: "system-applied", Title: "Network and names are set up",
+			Fact: "the pods' network and the name server are as wanted",
 			Why:  "Before the nodes are Ready: it is what makes them so.",
 			Done: c.systemDone, Do: c.systemDo},
-		{Name: "nodes-ready", Fact: "every node of the inventory is Ready, with its roles",
+		{Name: "nodes-ready", Title: "Nodes become ready",
+			Fact: "every node of the inventory is Ready, with its roles",
 			Why:  "Before the verification, which wants all of them.",
 			Done: c.nodesDone, Do: c.nodesDo},
 		{
-			Name: "system-running",
-			Fact: "kube-proxy, the network and the name server are ready, on every node that has them",
-			Why:  "Before whatever relies on Services and names.",
-			Done: c.runningDone,
+			Name:  "system-running",
+			Title: "Kubernetes' network and names start",
+			Fact:  "kube-proxy, the network and the name server are ready, on every node that has them",
+			Why:   "Before whatever relies on Services and names.",
+			Done:  c.runningDone,
 		},
 		{
 			Name:    "cluster-verified",
+			Title:   "The cluster is verified",
 			Fact:    "a pod on every node reaches pods of the others, a Service and a name",
 			Why:     "Last: it proves what the stages before only set up.",
 			Done:    c.verifyDone,

@@ -23,7 +23,7 @@ func TestServersBecomeACluster(t *testing.T) {
 	r.power()
 	r.launched()
 
-	r.cluster("edge", func(now string) bool { return strings.Contains(now, "control-plane-made: kubeadm") })
+	r.cluster("edge", func(now string) bool { return strings.Contains(now, "The control plane is made: kubeadm") })
 	r.cut()
 	t.Log("power cut while kubeadm makes the control plane")
 	r.switchOn()

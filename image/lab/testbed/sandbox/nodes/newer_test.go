@@ -53,6 +53,10 @@ ctr -n k8s.io images tag firstlight.internal/kube-proxy:`+assets.KubernetesVersi
 	assert.Equal(t, []string{"node-1", "node-2"}, b.ready())
 }
 
-// stages are those of nodes and of the cluster, each of which a run may be killed in.
-var stages = []string{"reached", "host-prepared", "programs-installed", "runtime-ready", "images-present", "endpoint-serving", "certificates-kept",
-	"control-plane-made", "joined", "api-answers", "kubeconfig-kept", "system-applied", "nodes-ready", "system-running", "cluster-verified"}
+// stages are titles of those of nodes and of the cluster, each of which a run may be killed in.
+var stages = []string{
+	"The node is reached", "The system is prepared", "Packages of Kubernetes are installed", "The container runtime starts",
+	"Container images are put in place", "A way to the API servers is set up", "Renewal of certificates is set up",
+	"The control plane is made", "The node joins the cluster", "The cluster's API starts", "The kubeconfig is made",
+	"Network and names are set up", "Nodes become ready", "Kubernetes' network and names start", "The cluster is verified",
+}

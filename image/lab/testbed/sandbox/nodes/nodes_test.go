@@ -247,14 +247,17 @@ func TestKilledAtEveryStage(t *testing.T) {
 		left = slices.DeleteFunc(left, func(s string) bool { return s == stage })
 	}
 	t.Logf("not seen: %s", strings.Join(left, ", "))
-	for _, takesTime := range []string{"programs-installed", "images-present", "control-plane-made", "joined", "nodes-ready"} {
+	for _, takesTime := range []string{
+		"Packages of Kubernetes are installed", "Container images are put in place", "The control plane is made",
+		"The node joins the cluster", "Nodes become ready",
+	} {
 		assert.NotContains(t, left, takesTime)
 	}
 	b.installed()
 	assert.True(t, b.verified().Passed)
 }
 
-// upTo waits until a run is at one of some stages, and says which and what it does there; "" is a run that
+// upTo waits until a run is at one of some stages, by their titles, and says which and what it does there; "" is a run that
 // ended before.
 func (b *bench) upTo(stages []string, ended <-chan struct{}) (stage, doing string) {
 	for b.ctx.Err() == nil {
@@ -361,7 +364,7 @@ func TestNodesThatCannotBe(t *testing.T) {
 	b.inventory(1, b.Servers...)
 	code, out = b.install("--stall", "20s")
 	assert.Equal(t, 2, code)
-	assert.Contains(t, out, "node-3: reached: it belongs to cluster core")
+	assert.Contains(t, out, "node-3: The node is reached: it belongs to cluster core")
 	b.on(other, "rm /etc/firstlight/cluster.json")
 
 	cmd := b.Installer(b.ctx, cluster, "--stall", "60s")
@@ -372,7 +375,7 @@ func TestNodesThatCannotBe(t *testing.T) {
 		failed = cmd.Wait()
 		close(ended)
 	}()
-	_, doing := b.upTo([]string{"images-present"}, ended)
+	_, doing := b.upTo([]string{"Container images are put in place"}, ended)
 	t.Logf("power cut at %s", doing)
 	b.cut(other)
 	<-ended

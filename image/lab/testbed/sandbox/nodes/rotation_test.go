@@ -35,7 +35,7 @@ func TestAuthoritiesOfAClusterAreReplaced(t *testing.T) {
 		_ = cmd.Wait() // it is killed
 		close(ended)
 	}()
-	_, doing := b.upTo([]string{"certificates-sign"}, ended)
+	_, doing := b.upTo([]string{"The next authorities sign"}, ended)
 	require.NotEmpty(t, doing, "it ended before")
 	_ = cmd.Process.Kill()
 	_, err := b.Appliance.Run(b.ctx, "pkill", "-KILL", "-f", "^firstlightd installer")
