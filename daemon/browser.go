@@ -95,6 +95,8 @@ func (d *Daemon) newPage(secrets *vault.Vault) *page.Server {
 		WatchConsole:  d.watchConsole,
 		TypeAtConsole: d.typeAtConsole,
 
+		Rotate: d.rotate,
+
 		ReadSite: func() ([]byte, error) {
 			text, _, err := d.siteStore.Read()
 			return text, err

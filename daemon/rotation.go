@@ -221,31 +221,44 @@ func isBeingChanged(c status.Cluster) bool {
 	return slices.ContainsFunc(c.Updates, status.NodeUpdate.IsUnderway)
 }
 
-// rotate begins to replace a secret; nodes are those whose BMCs are meant, all if there are none.
-func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
-	switch secret {
-	case "bmc":
-		return d.rotateBMCs(nodes)
-	case "nodes":
-		err := d.loginKey.Keys.BeginRotation()
-		if errors.Is(err, vault.ErrRotating) {
-			return "", fmt.Errorf("%w; firstlightd status says what it waits for", err)
-		}
-		return "The next log-in is brought to every node, then used, then the former one is taken from every node. firstlightd status names nodes that are waited for.", err
-	case "authority":
-		return d.rotateAuthority()
-	case "packages":
-		return d.rotatePackages()
-	case "cluster":
-		return d.rotateCluster(nodes)
-	case "ironic":
-		if err := ironic.RotateCredentials(vault.SecretDir); err != nil {
-			return "", err
-		}
-		d.runner.Recheck()
-		return "Ironic and its operator restart with another password. Servers notice nothing.", nil
+// rotations begin what vault.Rotations lists, by its names; names are what it is of, all if there are none.
+func (d *Daemon) rotations() map[string]func(names []string) (string, error) {
+	return map[string]func(names []string) (string, error){
+		"authority": func([]string) (string, error) { return d.rotateAuthority() },
+		"packages":  func([]string) (string, error) { return d.rotatePackages() },
+		"nodes":     func([]string) (string, error) { return d.rotateLogin() },
+		"ironic":    func([]string) (string, error) { return d.rotateIronic() },
+		"bmc":       d.rotateBMCs,
+		"cluster":   d.rotateCluster,
 	}
-	return "", fmt.Errorf("nothing replaces %q on demand; firstlightd secrets says how each secret is replaced", secret)
+}
+
+// rotate begins to replace a secret, and says what happens from then on, for people.
+func (d *Daemon) rotate(secret string, names []string) (string, error) {
+	begin, ok := d.rotations()[secret]
+	if !ok {
+		return "", fmt.Errorf("nothing replaces %q on demand; firstlightd secrets says how each secret is replaced", secret)
+	}
+	return begin(names)
+}
+
+// rotateLogin begins to replace the log-in to nodes.
+func (d *Daemon) rotateLogin() (string, error) {
+	err := d.loginKey.Keys.BeginRotation()
+	if errors.Is(err, vault.ErrRotating) {
+		return "", fmt.Errorf("%w; firstlightd status says what it waits for", err)
+	}
+	return "The next log-in is brought to every node, then used, then the former one is taken from every node. " +
+		"firstlightd status names nodes that are waited for.", err
+}
+
+// rotateIronic replaces the password of Ironic's API.
+func (d *Daemon) rotateIronic() (string, error) {
+	if err := ironic.RotateCredentials(vault.SecretDir); err != nil {
+		return "", err
+	}
+	d.runner.Recheck()
+	return "Ironic and its operator restart with another password. Servers notice nothing.", nil
 }
 
 // rotateAuthority begins to replace the authority.

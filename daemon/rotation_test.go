@@ -3,6 +3,8 @@ package daemon
 import (
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/guest"
 	"firstlight.dev/firstlight/assets/status"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/clusters/bpa/v1alpha1"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 	"firstlight.dev/firstlight/daemon/engine/remote"
@@ -36,6 +39,17 @@ func TestTheStagesThatTrustTheAuthorityAreInThePlan(t *testing.T) {
 func TestNothingIsRotatedBeforeTheApplianceHasATime(t *testing.T) {
 	_, err := New(slog.New(slog.DiscardHandler)).rotate("authority", nil)
 	assert.ErrorContains(t, err, "the appliance is still starting", "an authority was minted beside DATA")
+}
+
+func TestEveryListedRotationBegins(t *testing.T) {
+	var listed []string
+	for _, r := range vault.Rotations() {
+		listed = append(listed, r.Name)
+	}
+	d := New(slog.New(slog.DiscardHandler))
+	assert.ElementsMatch(t, listed, slices.Collect(maps.Keys(d.rotations())))
+	_, err := d.rotate("moon", nil)
+	assert.ErrorContains(t, err, `nothing replaces "moon" on demand`)
 }
 
 // TestNobodyLogsInToMachinesOfClusterAPI: a rotation that waited for one would wait forever.

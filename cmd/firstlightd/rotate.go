@@ -2,47 +2,28 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/api"
+	"firstlight.dev/firstlight/daemon/appliance/vault"
 )
 
 func newRotateCommand() *cobra.Command {
 	var socket string
+	long := "Replace a secret of the appliance while the rack is in service. A power cut at any moment is gone on from."
+	var use []string
+	for _, r := range vault.Rotations() {
+		use = append(use, strings.TrimSpace(r.Name+" "+string(r.Of)))
+		long += "\n\n" + r.Name + ": " + r.What + "." + r.About
+	}
 	cmd := &cobra.Command{
-		Use:   "rotate authority|packages|nodes|ironic|bmc [NODE...]|cluster NAME",
-		Short: "Replace a secret of the appliance while the rack is in service",
-		Long: `Replace a secret of the appliance while the rack is in service. A power cut at any moment is gone on from.
-
-nodes: the SSH log-in to nodes. The next key is brought to every node by the current one; when every node has answered,
-it is used, and the former one is taken from every node. Both let the appliance in until then.
-
-authority: what signs the certificates of all that the appliance serves. The next one lies next to the current one.
-Ramdisks, nodes and the appliance's own parts are brought to trust both; when every node in service does, and none is
-being installed, the next one signs; the former one is taken away everywhere twenty minutes later. Workstations that
-upload and browsers must be told of the next one. A machine of Cluster API that was told of the current one alone is
-waited for until it is replaced.
-
-packages: the key that signs the appliance's packages. The next one is brought to every node that has the current one,
-and to those that are installed from now on; when every node in service has both, the next one signs, and the former one
-is taken from every node. A machine of Cluster API that was told of the current one alone is waited for until it is
-replaced.
-
-ironic: the password of Ironic's API. Ironic and its operator restart; servers notice nothing.
-
-bmc: the passwords of BMCs, of all or of those of the nodes that are named, by Redfish or IPMI as site.yaml has it. Each
-next password is on DATA before its BMC is asked, and Ironic gets it when the BMC has taken a login with it. A BMC that
-refuses is named, and its present password stays. site.yaml keeps the former password, which stands for the new one
-until somebody edits it. The new ones are in the Secrets metal3/NODE-bmc-secret, on DATA and in away copies alone: make
-an away copy afterwards (firstlightd backup).
-
-cluster: what signs in a workload cluster that a Provisioning installed: the authorities of Kubernetes, of etcd and of
-the front proxy, and the key of service accounts. One control plane after another, then the workers, are brought to
-trust both; then the next ones sign, and there is another kubeconfig (firstlightd kubeconfig NAME); 25 hours later, when
-no pod has a token of before, the former ones are trusted no more. Pods go on running. firstlightd why NAME says how far
-it is.`,
+		Use:               "rotate " + strings.Join(use, "|"),
+		Short:             "Replace a secret of the appliance while the rack is in service",
+		Long:              long,
 		Args:              checkRotateArgs,
 		ValidArgsFunction: completeRotate(&socket),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,25 +38,41 @@ it is.`,
 	return cmd
 }
 
+// rotatedBy is what the rotation that arguments name is of; the daemon refuses those that there are not.
+func rotatedBy(args []string) vault.Rotated {
+	all := vault.Rotations()
+	i := slices.IndexFunc(all, func(r vault.Rotation) bool { return len(args) > 0 && r.Name == args[0] })
+	if i < 0 {
+		return vault.RotatedWhole
+	}
+	return all[i].Of
+}
+
 // checkRotateArgs: one secret, of BMCs the nodes that are meant, and the cluster whose authorities are.
 func checkRotateArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 && args[0] == "bmc" {
+	switch rotatedBy(args) {
+	case vault.RotatedNodes:
 		return nil
-	}
-	if len(args) > 0 && args[0] == "cluster" {
+	case vault.RotatedCluster:
 		return cobra.ExactArgs(2)(cmd, args)
 	}
 	return cobra.ExactArgs(1)(cmd, args)
 }
 
 func completeRotate(socket *string) cobra.CompletionFunc {
-	nodes := completeNames(socket, listNodes)
+	nodes, clusters := completeNames(socket, listNodes), completeNames(socket, listClusters)
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		switch {
+		switch of := rotatedBy(args); {
 		case len(args) == 0:
-			return []cobra.Completion{"authority", "packages", "nodes", "ironic", "bmc", "cluster"}, cobra.ShellCompDirectiveNoFileComp
-		case args[0] == "bmc":
+			var names []cobra.Completion
+			for _, r := range vault.Rotations() {
+				names = append(names, r.Name)
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		case of == vault.RotatedNodes:
 			return nodes(cmd, args, begun)
+		case of == vault.RotatedCluster && len(args) == 1:
+			return clusters(cmd, args, begun)
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

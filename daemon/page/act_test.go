@@ -90,7 +90,9 @@ func (r *fixture) look(a action) {
 }
 
 // chosen is what is chosen by the actions that have a choice.
-var chosen = map[string]string{"erase": "D1", "update": "alpha/edge/firstlight.img"}
+var chosen = map[string]string{
+	"erase": "D1", "update": "alpha/edge/firstlight.img", "rotate-bmc": "node-001", "rotate-cluster": "far",
+}
 
 func (r *fixture) post(b browser, a action, form url.Values, headers ...string) *httptest.ResponseRecorder {
 	return b.ask("POST", a.path(r.places[a.name]), form.Encode(), headers...)
@@ -298,6 +300,13 @@ func TestWhatActionsDo(t *testing.T) {
 		"resume-node-updates": `firstlight:ann@laptop: default/nightly {"spec":{"paused":false}}`,
 
 		"remove-tenant": "firstlight:ann@laptop: remove alpha a of edge",
+
+		"rotate-authority": "rotate authority []",
+		"rotate-packages":  "rotate packages []",
+		"rotate-nodes":     "rotate nodes []",
+		"rotate-ironic":    "rotate ironic []",
+		"rotate-bmc":       `rotate bmc ["node-001"]`,
+		"rotate-cluster":   `rotate cluster ["far"]`,
 	}
 	for _, a := range actions() {
 		r := newFixture(t)

@@ -66,6 +66,10 @@ type Deeds struct {
 	BeginUpdate   func(image string) error
 	Restart       func(ctx context.Context) error
 
+	// Rotate begins to replace a secret of vault.Rotations, and says what happens from then on; names are what it is of, all
+	// if there are none. Both the text and the error are for people.
+	Rotate func(secret string, names []string) (string, error)
+
 	// Uploads is where the upload API is, and how the page reaches it as access.PageClient.
 	Uploads func() (base *url.URL, transport http.RoundTripper, err error)
 }
@@ -87,7 +91,7 @@ var (
 )
 
 func subjects() []subject {
-	return []subject{onNode, onCluster, onAppliance, onDraft, onMachine, onDiscovery, onTenant, onUpdates, onNodeUpdate}
+	return []subject{onNode, onCluster, onAppliance, onDraft, onMachine, onDiscovery, onTenant, onUpdates, onNodeUpdate, onSecrets}
 }
 
 // action is something that people do by the page.
@@ -239,7 +243,7 @@ func actions() []action {
 			},
 		},
 		newReplaceAction(),
-	}, newTenantActions(), newUpdateActions(), newNodeUpdateActions())
+	}, newTenantActions(), newUpdateActions(), newNodeUpdateActions(), newRotationActions())
 }
 
 // hostRequest is a deed that patches the BareMetalHost of a node as the person who confirmed it.

@@ -67,6 +67,9 @@ func acting() (of *state, places map[string]string) {
 		Updates: []status.NodeUpdate{updatingFar(), nightly()},
 	})
 	of.site.Discover = &site.Discover{Count: 3, Approve: site.ApproveEach}
+	of.site.Nodes = []site.Node{
+		{Name: "node-001", BootMAC: site.MAC(mac(1)), BMC: &site.BMC{}}, {Name: "node-002", BootMAC: site.MAC(mac(2))},
+	}
 
 	return of, map[string]string{
 		"approve":            "52:54:00:99:00:01",
@@ -389,6 +392,10 @@ func (s *apiServer) deeds() Deeds {
 		Restart: func(context.Context) error {
 			s.note("restart")
 			return nil
+		},
+		Rotate: func(secret string, names []string) (string, error) {
+			s.note("rotate %s %q", secret, names)
+			return secret + " is being replaced.", nil
 		},
 		WatchConsole: func(_ context.Context, node string) (Console, error) {
 			s.note("watch %s", node)

@@ -25,6 +25,9 @@ func newOffers(p *picture, by Role, on subject, name string) (all []offer) {
 	return all
 }
 
+// typeAppliance has the appliance's name typed.
+func typeAppliance(p *picture, _ string) string { return p.doc.Name }
+
 func always(*picture, string) (about string, ok bool) { return "", true }
 
 // mayBeInService is a node that is held because it runs, or because a disk says that it was installed.

@@ -2,6 +2,7 @@ package page
 
 import (
 	"net/url"
+	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
@@ -27,13 +28,16 @@ func (l level) Word() string {
 type headline struct {
 	Level   level
 	Text    string
-	Summary string
+	Summary string // "" if that is the headline
 	Next    string // what a person can do
 	Pushed  []string
 }
 
 func newHeadline(d status.Document) headline {
-	h := headline{Level: level(d.Level()), Text: console.Headline(d), Summary: d.Summary, Next: d.Next}
+	h := headline{Level: level(d.Level()), Text: console.Headline(d), Next: d.Next}
+	if d.Summary != h.Text { // the headline is above it
+		h.Summary = strings.TrimPrefix(d.Summary, h.Text+". ")
+	}
 	for _, p := range d.Pushed {
 		h.Pushed = append(h.Pushed, p.Text)
 	}

@@ -15,6 +15,7 @@ type secretsView struct {
 	Rows     []secretRow
 	Unlisted []string
 	Error    string // why those of the API are missing
+	Offers   []offer
 }
 
 // secretRow is one kind of secret that the appliance has.
@@ -41,8 +42,10 @@ func (s *Server) newSecrets() *lookup[vault.Listing] {
 func (s *Server) askSecrets(r *http.Request) { s.secrets.get(r.Context(), "") }
 
 // showSecrets is the page of secrets.
-func showSecrets(p *picture, _ Role, _ *http.Request) (any, string, bool) {
-	return newSecretsView(p), "Secrets", true
+func showSecrets(p *picture, by Role, _ *http.Request) (any, string, bool) {
+	v := newSecretsView(p)
+	v.Offers = newOffers(p, by, onSecrets, "")
+	return v, "Secrets", true
 }
 
 func newSecretsView(p *picture) secretsView {

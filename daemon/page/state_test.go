@@ -18,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
+	"firstlight.dev/firstlight/daemon/appliance/console"
 	"firstlight.dev/firstlight/daemon/appliance/metrics"
 	"firstlight.dev/firstlight/daemon/appliance/sitedocument"
 	"firstlight.dev/firstlight/daemon/appliance/stickupdate"
@@ -56,7 +57,13 @@ type state struct {
 
 func (s *state) sources() Sources {
 	return Sources{
-		Document: func() status.Document { return s.doc },
+		Document: func() status.Document {
+			d := s.doc
+			if d.Summary == "Ready" {
+				d.Summary = console.Headline(d) // as the daemon does
+			}
+			return d
+		},
 		Why:      func() []status.Node { return append(append([]status.Node{}, s.doc.Nodes...), s.unknown...) },
 		Traces:   func() []boottrace.Trace { return s.traces },
 		Packets:  s.readPackets,

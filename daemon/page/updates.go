@@ -189,7 +189,7 @@ func newUpdateActions() []action {
 			name: "restart", on: onUpdates, needs: Owner, title: "Restart the appliance to try it",
 			effect: "This machine starts again. DHCP, network boots, the API and this page are away for some minutes; nodes " +
 				"and clusters run on. The new version is kept when the appliance is ready with it.",
-			typed:   func(p *picture, _ string) string { return p.doc.Name },
+			typed:   typeAppliance,
 			read:    (*Server).askVersions,
 			offered: isUpdateWaiting,
 			do: func(ctx context.Context, s *Server, _ order) (result, error) {
