@@ -232,6 +232,8 @@ func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 			return "", fmt.Errorf("%w; firstlightd status says what it waits for", err)
 		}
 		return "The next log-in is brought to every node, then used, then the former one is taken from every node. firstlightd status names nodes that are waited for.", err
+	case "host-key":
+		return d.rotateHostKey()
 	case "authority":
 		return d.rotateAuthority()
 	case "packages":
@@ -246,6 +248,21 @@ func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 		return "Ironic and its operator restart with another password. Servers notice nothing.", nil
 	}
 	return "", fmt.Errorf("nothing replaces %q on demand; firstlightd secrets says how each secret is replaced", secret)
+}
+
+// rotateHostKey replaces the key that the appliance's sshd shows.
+func (d *Daemon) rotateHostKey() (string, error) {
+	if d.isGuest() {
+		return "", errors.New("this appliance is a guest, whose node's owner runs sshd; replace the key there")
+	}
+	fingerprint, since, err := d.host.RotateHostKey()
+	if err != nil {
+		return "", err
+	}
+	d.runner.Recheck()
+	return fmt.Sprintf("The appliance shows the host key %s from now on; sessions stay. Who has run firstlight login, or has "+
+		"logged in with ssh (OpenSSH 8.5 or newer), since %s knows it. Others are told of a changed key: compare it with this "+
+		"one. Make an away copy afterwards.", fingerprint, since.UTC().Format("2006-01-02 15:04 UTC")), nil
 }
 
 // rotateAuthority begins to replace the authority.

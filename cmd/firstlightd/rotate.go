@@ -12,7 +12,7 @@ import (
 func newRotateCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
-		Use:   "rotate authority|packages|nodes|ironic|bmc [NODE...]|cluster NAME",
+		Use:   "rotate authority|packages|nodes|host-key|ironic|bmc [NODE...]|cluster NAME",
 		Short: "Replace a secret of the appliance while the rack is in service",
 		Long: `Replace a secret of the appliance while the rack is in service. A power cut at any moment is gone on from.
 
@@ -29,6 +29,10 @@ packages: the key that signs the appliance's packages. The next one is brought t
 and to those that are installed from now on; when every node in service has both, the next one signs, and the former one
 is taken from every node. A machine of Cluster API that was told of the current one alone is waited for until it is
 replaced.
+
+host-key: the SSH host key of the appliance. There is always a next one, of which clients are told when they have logged in
+(UpdateHostKeys of OpenSSH, firstlight login): it takes the place of the current one at once, and another next one is made.
+Who has not logged in since that one was made sees another key, whose fingerprint is printed.
 
 ironic: the password of Ironic's API. Ironic and its operator restart; servers notice nothing.
 
@@ -73,7 +77,7 @@ func completeRotate(socket *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		switch {
 		case len(args) == 0:
-			return []cobra.Completion{"authority", "packages", "nodes", "ironic", "bmc", "cluster"}, cobra.ShellCompDirectiveNoFileComp
+			return []cobra.Completion{"authority", "packages", "nodes", "host-key", "ironic", "bmc", "cluster"}, cobra.ShellCompDirectiveNoFileComp
 		case args[0] == "bmc":
 			return nodes(cmd, args, begun)
 		}

@@ -128,6 +128,8 @@ func TestALaptopIsEnough(t *testing.T) {
 	l.must("kubectl", "create", "configmap", "by-laptop")
 	l.checkAudit()
 
+	l.checkHostKeyRotation()
+
 	config, err := os.ReadFile(filepath.Join(l.home, ".kube/config"))
 	require.NoError(t, err)
 	assert.NotContains(t, string(config), "client-key-data", "a key is where others look for none")
@@ -148,6 +150,18 @@ func TestALaptopIsEnough(t *testing.T) {
 	config, err = os.ReadFile(filepath.Join(l.home, ".kube/config"))
 	require.NoError(t, err)
 	assert.NotContains(t, string(config), "firstlight-")
+}
+
+// checkHostKeyRotation has the appliance replace its host key, which a laptop that has logged in knows already: twice, as it
+// is told of another next one when it logs in again.
+func (l *laptop) checkHostKeyRotation() {
+	l.t.Helper()
+	for range 2 {
+		l.t.Log(l.run("firstlightd", "rotate", "host-key"))
+		l.awaitHostKey()
+		assert.Contains(l.t, l.must("firstlight", "status"), "Log-in by SSH is set up")
+		l.must("firstlight", "login", "127.0.0.1")
+	}
 }
 
 // endCertificate has the laptop find its certificate ended.
