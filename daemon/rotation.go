@@ -238,6 +238,8 @@ func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 		return d.rotateAuthority()
 	case "packages":
 		return d.rotatePackages()
+	case "kubernetes":
+		return d.rotateKubernetes()
 	case "cluster":
 		return d.rotateCluster(nodes)
 	case "ironic":

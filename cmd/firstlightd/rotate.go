@@ -12,7 +12,7 @@ import (
 func newRotateCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
-		Use:   "rotate authority|packages|nodes|host-key|ironic|bmc [NODE...]|cluster NAME",
+		Use:   "rotate authority|packages|nodes|host-key|kubernetes|ironic|bmc [NODE...]|cluster NAME",
 		Short: "Replace a secret of the appliance while the rack is in service",
 		Long: `Replace a secret of the appliance while the rack is in service. A power cut at any moment is gone on from.
 
@@ -33,6 +33,10 @@ replaced.
 host-key: the SSH host key of the appliance. There is always a next one, of which clients are told when they have logged in
 (UpdateHostKeys of OpenSSH, firstlight login): it takes the place of the current one at once, and another next one is made.
 Who has not logged in since that one was made sees another key, whose fingerprint is printed.
+
+kubernetes: what signs in the appliance's own Kubernetes: its authority, those of etcd and of the front proxy, and the key of
+service accounts. All parts are brought to trust both; 25 hours later the next ones sign, and 25 hours after that the former
+ones are trusted no more. In each stage the API is away while its parts start again; other pods go on running.
 
 ironic: the password of Ironic's API. Ironic and its operator restart; servers notice nothing.
 
@@ -77,7 +81,7 @@ func completeRotate(socket *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		switch {
 		case len(args) == 0:
-			return []cobra.Completion{"authority", "packages", "nodes", "host-key", "ironic", "bmc", "cluster"}, cobra.ShellCompDirectiveNoFileComp
+			return []cobra.Completion{"authority", "packages", "nodes", "host-key", "kubernetes", "ironic", "bmc", "cluster"}, cobra.ShellCompDirectiveNoFileComp
 		case args[0] == "bmc":
 			return nodes(cmd, args, begun)
 		}
