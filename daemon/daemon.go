@@ -80,6 +80,7 @@ type Daemon struct {
 	passwords   *bmcpassword.Rotation // of BMCs
 	authority   *authority.Rotation
 	packagesKey *authority.Rotation
+	kubeSigners *authority.Rotation // of the appliance's own Kubernetes
 	runner      *bringup.Runner
 	journal     *bringup.Journal
 	started     time.Time
@@ -163,6 +164,7 @@ func newDaemon(log *slog.Logger, cluster *joined.Cluster, placement *guest.Place
 		Unanswered: apply.IsUnanswered,
 	}
 	d.authority = d.newAuthorityRotation(secrets)
+	d.kubeSigners = d.newKubernetesRotation(secrets)
 	d.packagesKey = d.newPackagesRotation(secrets)
 	return d
 }
@@ -335,6 +337,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		{"passwords of BMCs", d.passwords.Run},
 		{"authority", d.runAuthority},
 		{"key of packages", d.runPackages},
+		{kubernetesPart, func(ctx context.Context) error { return d.kubeSigners.Run(ctx) }},
 		{"consoles", d.consoles.Run},
 		{"page", func(ctx context.Context) error { return d.page.Serve(ctx, d.stageReady("clock-set")) }},
 		{"metrics", func(ctx context.Context) error {

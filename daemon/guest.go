@@ -72,5 +72,5 @@ func linkRoot(context.Context, bringup.Report) error {
 
 // ofMachine are the parts that an appliance runs for the machine that it owns.
 func ofMachine() []string {
-	return []string{"console", "systemd", "lease", "devices", "weights", "away copies", "update"}
+	return []string{"console", "systemd", "lease", "devices", "weights", "away copies", "update", kubernetesPart}
 }

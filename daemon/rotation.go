@@ -224,12 +224,14 @@ func isBeingChanged(c status.Cluster) bool {
 // rotations begin what vault.Rotations lists, by its names; names are what it is of, all if there are none.
 func (d *Daemon) rotations() map[string]func(names []string) (string, error) {
 	return map[string]func(names []string) (string, error){
-		"authority": func([]string) (string, error) { return d.rotateAuthority() },
-		"packages":  func([]string) (string, error) { return d.rotatePackages() },
-		"nodes":     func([]string) (string, error) { return d.rotateLogin() },
-		"ironic":    func([]string) (string, error) { return d.rotateIronic() },
-		"bmc":       d.rotateBMCs,
-		"cluster":   d.rotateCluster,
+		"authority":  func([]string) (string, error) { return d.rotateAuthority() },
+		"packages":   func([]string) (string, error) { return d.rotatePackages() },
+		"nodes":      func([]string) (string, error) { return d.rotateLogin() },
+		"host-key":   func([]string) (string, error) { return d.rotateHostKey() },
+		"kubernetes": func([]string) (string, error) { return d.rotateKubernetes() },
+		"ironic":     func([]string) (string, error) { return d.rotateIronic() },
+		"bmc":        d.rotateBMCs,
+		"cluster":    d.rotateCluster,
 	}
 }
 
@@ -259,6 +261,21 @@ func (d *Daemon) rotateIronic() (string, error) {
 	}
 	d.runner.Recheck()
 	return "Ironic and its operator restart with another password. Servers notice nothing.", nil
+}
+
+// rotateHostKey replaces the key that the appliance's sshd shows.
+func (d *Daemon) rotateHostKey() (string, error) {
+	if d.isGuest() {
+		return "", errors.New("this appliance is a guest, whose node's owner runs sshd; replace the key there")
+	}
+	fingerprint, since, err := d.host.RotateHostKey()
+	if err != nil {
+		return "", err
+	}
+	d.runner.Recheck()
+	return fmt.Sprintf("The appliance shows the host key %s from now on; sessions stay. Who has run firstlight login, or has "+
+		"logged in with ssh (OpenSSH 8.5 or newer), since %s knows it. Others are told of a changed key: compare it with this "+
+		"one. Make an away copy afterwards.", fingerprint, since.UTC().Format("2006-01-02 15:04 UTC")), nil
 }
 
 // rotateAuthority begins to replace the authority.

@@ -132,6 +132,8 @@ var pairs = map[string][]string{
 	"daemon/engine/daemonpod": {"daemon/engine/apply"},
 	// The vault holds the authority.
 	"daemon/appliance/vault": {"daemon/appliance/ca"},
+	// Kubernetes' own authorities are replaced in the stages of any authority.
+	"daemon/appliance/kube": {"daemon/appliance/ca"},
 	// The key of DATA is sealed to the machine.
 	// The firmware's keys are enrolled before DATA is made, and its seal depends on them.
 	"daemon/appliance/storage": {"daemon/appliance/bootchain", "daemon/appliance/tpm"},

@@ -35,6 +35,7 @@ var renames = map[string]string{
 	"pxe/capture/file.go":                      "sets the capture before aside; in memory",
 	"pxe/lease/disk.go":                        "goes on appending to the very file that it gave the name",
 	"daemon/metal/discovery/store.go":          "sets a torn file aside",
+	"daemon/appliance/host/hostkey.go":         "the next host key takes the place of the current one; the name is synced",
 
 	"daemon/addons/machines/launcher/disk.go": "disks of gigabytes with holes, fetched piece by piece",
 	"image/install/update.go":                 "two roots of half a gigabyte change names; the name is synced",

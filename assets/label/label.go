@@ -130,6 +130,6 @@ const (
 	Expires     = "firstlight.dev/expires"     // annotation: when the certificate ends (RFC 3339), by the appliance's clock
 )
 
-// Certificates is an annotation on the static pods of a workload cluster's control planes: the rotation of its authorities,
-// and the stage of it, that they were started for.
+// Certificates is an annotation on the static pods of control planes: what they were started with. Of a workload cluster it
+// is the rotation of its authorities and the stage of it, of the appliance a digest of whom they trust.
 const Certificates = "firstlight.dev/certificates"

@@ -13,6 +13,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/assets/label"
+	"firstlight.dev/firstlight/daemon/appliance/host"
 	"firstlight.dev/firstlight/daemon/appliance/kube"
 )
 
@@ -29,8 +30,8 @@ func newCertifyCommand() *cobra.Command {
 		Use:   "certify",
 		Short: "Sign a workstation's request for access to the API; firstlight login runs this",
 		Long: `Read a certificate request (PEM) from standard input, whose common name is USER@HOST of a workstation. Print, as JSON,
-a client certificate for it with all rights, good for twelve hours, and where the API is. The key stays where the request
-was made. The rights are a ClusterRoleBinding with the label ` + label.Workstation + `: delete it, and they are gone.`,
+a client certificate for it with all rights, good for twelve hours, where the API is, and the appliance's SSH host keys,
+the next one too. The key stays where the request was made. The rights are a ClusterRoleBinding with the label ` + label.Workstation + `: delete it, and they are gone.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if isGuest() {
@@ -66,6 +67,9 @@ was made. The rights are a ClusterRoleBinding with the label ` + label.Workstati
 			}
 
 			access.Server = server.Host
+			if access.HostKeys, err = host.HostKeys(""); err != nil {
+				return err
+			}
 			return commandline.WriteJSON(cmd.OutOrStdout(), access)
 		},
 	}

@@ -28,6 +28,7 @@ const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEtWjZ1pWv0lKxI3mN6q5x1rV0m1xq3
 type units struct {
 	running map[string]bool
 	asked   []string
+	fails   error // of "restart"
 }
 
 func (u *units) run(_ context.Context, name string, args ...string) (string, error) {
@@ -38,6 +39,8 @@ func (u *units) run(_ context.Context, name string, args ...string) (string, err
 		if !u.running[unit] {
 			return "inactive", errors.New("exit status 3")
 		}
+	case "restart":
+		return "", u.fails
 	case "start":
 		u.running[unit] = true
 	case "stop":
@@ -265,7 +268,7 @@ func TestSSH(t *testing.T) {
 	stageHolds(t, h.SSHDone, h.SSHDo)
 	assert.False(t, u.running[shellUnit], "the site takes the shell back, and it stays")
 
-	for _, path := range []string{hostKeyName, authorizedName} {
+	for _, path := range []string{hostKeyName, nextHostKeyName, authorizedName} {
 		info, err := os.Stat(h.dataPath(path))
 		require.NoError(t, err)
 		assert.Zero(t, info.Mode().Perm()&0o077, "%s is open to others", path)

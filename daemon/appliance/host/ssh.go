@@ -3,15 +3,10 @@ package host
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
-
-	"golang.org/x/crypto/ssh"
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
@@ -20,7 +15,6 @@ import (
 const (
 	sshUnit        = "ssh.service"
 	shellUnit      = "firstlight-shell.service" // a shell on the second screen
-	hostKeyName    = "ssh/ssh_host_ed25519_key" // named by overlays/appliance's sshd_config.d
 	authorizedName = "ssh/authorized_keys"
 )
 
@@ -40,7 +34,8 @@ func (h *Host) SSHDone(ctx context.Context) error {
 	if !bytes.Equal(have, authorizedKeys(keys)) {
 		return errors.New("authorized keys are not the site's")
 	}
-	if err := checkHostKey(h.dataPath(hostKeyName)); err != nil {
+	hostKeys, err := h.wantedHostKeys()
+	if err != nil {
 		return err
 	}
 
@@ -50,6 +45,8 @@ func (h *Host) SSHDone(ctx context.Context) error {
 			return fmt.Errorf("%s runs though the site does not ask for it", d.unit)
 		case !running && d.open:
 			return fmt.Errorf("%s does not run", d.unit)
+		case running && d.unit == sshUnit && !h.hasLoaded(hostKeys):
+			return fmt.Errorf("%s has other host keys than DATA", d.unit)
 		}
 	}
 
@@ -62,10 +59,12 @@ func (h *Host) SSHDo(ctx context.Context, _ bringup.Report) error {
 		return fmt.Errorf("make ssh folder: %w", err)
 	}
 
-	if checkHostKey(h.dataPath(hostKeyName)) != nil {
-		if err := mintHostKey(h.dataPath(hostKeyName)); err != nil {
-			return err
-		}
+	if err := h.ensureHostKeys(); err != nil {
+		return err
+	}
+	hostKeys, err := h.wantedHostKeys()
+	if err != nil {
+		return err
 	}
 
 	if err := writeFile(h.dataPath(authorizedName), authorizedKeys(h.rawSite().Access.SSHKeys), 0o600); err != nil {
@@ -73,20 +72,29 @@ func (h *Host) SSHDo(ctx context.Context, _ bringup.Report) error {
 	}
 
 	for _, d := range h.accessUnits() {
-		running := h.isActive(ctx, d.unit)
-		if running == d.open {
+		verb := ""
+		switch running := h.isActive(ctx, d.unit); {
+		case running && !d.open:
+			verb = "stop"
+		case !running && d.open:
+			verb = "start"
+		case running && d.unit == sshUnit && !h.hasLoaded(hostKeys):
+			verb = "restart" // sessions stay: Debian's unit ends sshd alone (KillMode=process)
+		default:
 			continue
 		}
 
-		verb := "stop"
 		if d.open {
-			verb = "start"
 			// A start that failed before the host key was there counts against the unit's limit.
 			_, _ = h.run(ctx, "systemctl", "reset-failed", d.unit)
 		}
-
 		if _, err := h.run(ctx, "systemctl", verb, d.unit); err != nil {
 			return err
+		}
+		if d.open && d.unit == sshUnit {
+			if err := writeFile(h.path(loadedKeysFile), hostKeys, 0o644); err != nil {
+				return err
+			}
 		}
 	}
 
@@ -119,31 +127,4 @@ func authorizedKeys(keys []site.SSHKey) []byte {
 	}
 
 	return []byte(b.String())
-}
-
-func checkHostKey(path string) error {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read host key: %w", err)
-	}
-	if _, err := ssh.ParseRawPrivateKey(b); err != nil {
-		return fmt.Errorf("read host key %s: %w", path, err)
-	}
-
-	return nil
-}
-
-// mintHostKey replaces what is no key; storage mints the usual one earlier in the boot.
-func mintHostKey(path string) error {
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return fmt.Errorf("mint host key: %w", err)
-	}
-
-	block, err := ssh.MarshalPrivateKey(private, "firstlight")
-	if err != nil {
-		return fmt.Errorf("mint host key: %w", err)
-	}
-
-	return writeFile(path, pem.EncodeToMemory(block), 0o600)
 }

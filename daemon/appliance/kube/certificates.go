@@ -11,14 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"time"
 
-	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/site"
 )
 
@@ -44,6 +42,7 @@ const (
 	nodeClient = pkiDir + "/kubelet-client"
 	nodeServer = pkiDir + "/kubelet-server"
 
+	apiServer    = pkiDir + "/apiserver"
 	daemonClient = pkiDir + "/daemon"
 )
 
@@ -66,7 +65,7 @@ func leaves(c Config) []leaf {
 	local := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}
 	return []leaf{
 		{
-			path: pkiDir + "/apiserver", authority: caPath, cn: "kube-apiserver", usages: []x509.ExtKeyUsage{server},
+			path: apiServer, authority: caPath, cn: "kube-apiserver", usages: []x509.ExtKeyUsage{server},
 			dns: []string{NodeName, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 				"kubernetes.default.svc.cluster.local"},
 			addrs: append([]netip.Addr{c.Address, site.NthAddress(c.ServiceCIDR, 1)}, local...),
@@ -157,6 +156,10 @@ func renewReason(cert, authority *x509.Certificate, want leaf, now time.Time) st
 
 // certificatesDone says which certificate is missing or must be replaced.
 func (c *Cluster) certificatesDone() error {
+	r, err := c.Rotation()
+	if err != nil {
+		return err
+	}
 	for _, a := range authorities() {
 		if _, _, err := c.readPair(a); err != nil {
 			return err
@@ -166,7 +169,7 @@ func (c *Cluster) certificatesDone() error {
 	if _, err := readKey(c.path(accountKey + ".key")); err != nil {
 		return err
 	}
-	if _, err := os.Stat(c.path(accountKey + ".pub")); err != nil {
+	if err := r.trustDone(); err != nil {
 		return err
 	}
 
@@ -199,6 +202,16 @@ func (c *Cluster) leafDone(l leaf) error {
 // mintMissing writes what certificatesDone misses and nothing else. An authority that is damaged is an
 // error: to replace it would orphan everything that trusts it. It returns the paths replaced.
 func (c *Cluster) mintMissing() (fresh []string, err error) {
+	r, err := c.Rotation()
+	if err != nil {
+		return nil, err
+	}
+	if r.isSwitching() {
+		if err := r.finishSwitch(); err != nil {
+			return nil, err
+		}
+	}
+
 	for _, path := range authorities() {
 		_, _, err := c.readPair(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -210,6 +223,9 @@ func (c *Cluster) mintMissing() (fresh []string, err error) {
 	}
 
 	if err := c.mintAccountKey(); err != nil {
+		return nil, err
+	}
+	if err := r.writeTrust(); err != nil {
 		return nil, err
 	}
 
@@ -228,16 +244,19 @@ func (c *Cluster) mintMissing() (fresh []string, err error) {
 
 func (c *Cluster) mintAuthority(path string) error {
 	names := map[string]string{caPath: "kubernetes", etcdCA: "etcd-ca", frontCA: "front-proxy-ca"}
-	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: names[path]},
-		DNSNames:              []string{names[path]},
+	return c.write(path, authorityTemplate(names[path], effectiveNow(c.Now())), nil, nil)
+}
+
+func authorityTemplate(name string, now time.Time) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:               pkix.Name{CommonName: name},
+		DNSNames:              []string{name},
 		NotBefore:             notBefore,
-		NotAfter:              effectiveNow(c.Now()).Add(authorityValidity),
+		NotAfter:              now.Add(authorityValidity),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 	}
-	return c.write(path, template, nil, nil)
 }
 
 func (c *Cluster) mintLeaf(l leaf) error {
@@ -274,13 +293,13 @@ func (c *Cluster) write(path string, template, parent *x509.Certificate, signer 
 		parent, signer = template, key
 	}
 
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return fmt.Errorf("make serial number: %w", err)
-	}
-
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	der, err := signCertificate(template, parent, key.Public(), signer)
 	if err != nil {
 		return fmt.Errorf("sign certificate %s: %w", path, err)
+	}
+	chain, err := c.chain(path)
+	if err != nil {
+		return fmt.Errorf("read what certificate %s is shown with: %w", path, err)
 	}
 
 	text, err := keyPEM(key)
@@ -291,7 +310,7 @@ func (c *Cluster) write(path string, template, parent *x509.Certificate, signer 
 		return err
 	}
 
-	return writeFile(c.path(path+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
+	return writeFile(c.path(path+".crt"), append([]byte(certificatePEM(der)), chain...), 0o644)
 }
 
 func (c *Cluster) mintAccountKey() error {
@@ -312,14 +331,14 @@ func (c *Cluster) mintAccountKey() error {
 		return err
 	}
 
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	public, err := publicPEM(key)
 	if err != nil {
-		return fmt.Errorf("encode service account key: %w", err)
+		return err
 	}
-
-	return atomicfile.WriteChanged(
-		c.path(accountKey+".pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o644,
-	)
+	if have, err := os.ReadFile(c.path(accountKey + ".pub")); err == nil && firstBlock(have) == public {
+		return nil // with another one, while they are replaced
+	}
+	return writeFile(c.path(accountKey+".pub"), []byte(public), 0o644)
 }
 
 // readPair reads PATH.crt and PATH.key and holds that they belong together.
@@ -348,33 +367,6 @@ func (c *Cluster) readPair(path string) (*x509.Certificate, crypto.Signer, error
 	}
 
 	return cert, key, nil
-}
-
-func readKey(path string) (*ecdsa.PrivateKey, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read key: %w", err)
-	}
-
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, fmt.Errorf("read key %s: no PEM block in it", path)
-	}
-
-	key, err := x509.ParseECPrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("read key %s: %w", path, err)
-	}
-
-	return key, nil
-}
-
-func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encode key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
 // effectiveNow is the clock, or the beginning of all certificates if the clock is before it.

@@ -19,7 +19,7 @@ import (
 // apiClient is what talks to the API server, as long as its address and the daemon's certificate are the same.
 type apiClient struct {
 	address     netip.Addr
-	certificate string // its text
+	certificate string // its text, and that of whom it trusts
 	config      *rest.Config
 	set         *kubernetes.Clientset
 	client      client.WithWatch
@@ -31,6 +31,12 @@ func (c *Cluster) connect() (*apiClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the daemon's certificate: %w", err)
 	}
+
+	trusted, err := os.ReadFile(c.path(caPath + ".crt"))
+	if err != nil {
+		return nil, fmt.Errorf("read the authority of the API server: %w", err)
+	}
+	certificate = append(certificate, trusted...)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -36,7 +36,7 @@ func (c *Cluster) writtenDone() error {
 		return err
 	}
 
-	files, err := nodeFiles(c.config(), c.HostTraits())
+	files, err := nodeFiles(c.config(), c.HostTraits(), c.trustDigest())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
@@ -56,7 +56,7 @@ func (c *Cluster) controlPlaneDo(ctx context.Context, report bringup.Report) err
 		return err
 	}
 
-	files, err := nodeFiles(c.config(), c.HostTraits())
+	files, err := nodeFiles(c.config(), c.HostTraits(), c.trustDigest())
 	if err != nil {
 		return bringup.Permanent(err)
 	}
@@ -117,7 +117,7 @@ func (c *Cluster) sealedConfig() ([]byte, error) {
 			return nil, fmt.Errorf("read manifest: %w", err)
 		}
 
-		patch, with := manifest.StaticPodPatch(name, c.HostTraits().maxProcs())
+		patch, with := staticPodPatch(name, c.HostTraits(), c.trustDigest())
 		text = fmt.Appendf(
 			text, "# manifests/%s.yaml sha256:%x\n# patches/%s sha256:%x\n", name, sha256.Sum256(made), patch,
 			sha256.Sum256(with),

@@ -47,7 +47,7 @@ func TestWrittenFiles(t *testing.T) {
 			var b strings.Builder
 			runtime, err := runtimeFiles(in.config, in.world)
 			require.NoError(t, err)
-			node, err := nodeFiles(in.config, in.world)
+			node, err := nodeFiles(in.config, in.world, "0123456789abcdef")
 			require.NoError(t, err)
 			network, err := networkFile([]string{"10.244.0.0/24"})
 			require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestTheKubeletKnowsAUserNamespace(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 		assert.Equal(t, want, isUserNamespace(file), text)
 
-		files, err := nodeFiles(Defaults(), HostTraits{UserNamespace: want})
+		files, err := nodeFiles(Defaults(), HostTraits{UserNamespace: want}, "")
 		require.NoError(t, err)
 		assert.Equal(t, want, strings.Contains(string(files[0].data), "\nfeatureGates: {KubeletInUserNamespace: true}\n"))
 	}

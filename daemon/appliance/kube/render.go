@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/assets/manifest"
 	"firstlight.dev/firstlight/assets/site"
 )
@@ -170,7 +171,8 @@ func timerSlackFiles(unit string, w HostTraits) []file {
 
 // nodeFiles configure the kubelet and the clients of the API. The kubeconfigs name their
 // certificates instead of holding them, so that a renewed one is used without a restart.
-func nodeFiles(c Config, w HostTraits) ([]file, error) {
+// trust is a digest of whom the kubelet and static pods trust, which they read when they start.
+func nodeFiles(c Config, w HostTraits, trust string) ([]file, error) {
 	v := newValues(c, w)
 	list := []struct {
 		path, template string
@@ -189,8 +191,8 @@ func nodeFiles(c Config, w HostTraits) ([]file, error) {
 	for _, l := range list {
 		text, err := render(l.template, struct {
 			values
-			User string
-		}{v, l.user})
+			User, Trust string
+		}{v, l.user, trust})
 		if err != nil {
 			return nil, err
 		}
@@ -204,11 +206,18 @@ func nodeFiles(c Config, w HostTraits) ([]file, error) {
 
 	files = append(files, policies...)
 	for _, part := range manifest.StaticPods() {
-		name, text := manifest.StaticPodPatch(part, w.maxProcs())
+		name, text := staticPodPatch(part, w, trust)
 		files = append(files, file{patchDir + "/" + name, 0o644, text})
 	}
 
 	return append(files, timerSlackFiles("kubelet.service", w)...), nil
+}
+
+// staticPodPatch is what is changed in kubeadm's manifest of a part. With another digest in its annotation the kubelet
+// starts the pod again.
+func staticPodPatch(part string, w HostTraits, trust string) (name string, text []byte) {
+	name, text = manifest.StaticPodPatch(part, w.maxProcs())
+	return name, fmt.Appendf(text, "metadata:\n  annotations: {%s: %q}\n", label.Certificates, trust)
 }
 
 // networkFile is the pods' network on this node, from the addresses the control plane gave the node.

@@ -37,6 +37,16 @@ every node. A machine of Cluster API that was told of the current one alone is w
 The appliance logs in by SSH with it. The next key is brought to every node by the current one; when every node has
 answered, it is used, and the former one is taken from every node. Both let the appliance in until then.`},
 
+		{Name: "host-key", What: "the host key of the appliance's SSH", About: `
+There is always a next one, of which clients are told when they have logged in (UpdateHostKeys of OpenSSH, firstlight
+login): it takes the place of the current one at once, and another next one is made. Who has not logged in since that
+one was made sees another key, whose fingerprint is printed.`},
+
+		{Name: "kubernetes", What: "what signs in the appliance's own Kubernetes", About: `
+Its authority, those of etcd and of the front proxy, and the key of service accounts. All parts are brought to trust
+both; 25 hours later the next ones sign, and 25 hours after that the former ones are trusted no more. In each stage the
+API is away while its parts start again; other pods go on running.`},
+
 		{Name: "ironic", What: "the password of Ironic", About: `
 Ironic and its operator restart; servers notice nothing.`},
 

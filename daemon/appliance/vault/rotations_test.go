@@ -13,7 +13,7 @@ import (
 func TestRotationsAreWhatSecretsAreReplacedBy(t *testing.T) {
 	var named, there []string
 	for _, s := range Secrets() {
-		for _, m := range regexp.MustCompile(`firstlightd rotate ([a-z]+)`).FindAllStringSubmatch(s.Rotated, -1) {
+		for _, m := range regexp.MustCompile(`firstlightd rotate ([a-z-]+)`).FindAllStringSubmatch(s.Rotated, -1) {
 			named = append(named, m[1])
 		}
 	}

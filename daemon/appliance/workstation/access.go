@@ -73,6 +73,9 @@ func (s Store) Certify(ctx context.Context, c *Connection) (Access, error) {
 		return Access{}, fmt.Errorf("ask %s for access to its API: %w", c.Host, err)
 	}
 
+	if err := s.saveHostKeys(c.Appliance, access.HostKeys); err != nil {
+		return Access{}, err
+	}
 	access.Until = time.Now().Add(access.Expires.Sub(access.Issued)) // the two clocks may differ by years
 	return access, s.write(c.Host, accessFile, access)
 }

@@ -125,7 +125,7 @@ func TestWhyALogInFailed(t *testing.T) {
 	other := strings.Replace(string(line), strings.Join(fields[1:3], " "), sshtest.AuthorizedKey(sshtest.NewKey(t)), 1)
 	require.NoError(t, os.WriteFile(known, []byte(other), 0o600))
 	_, err = l.store.Connect(t.Context(), a, func(string) {})
-	assert.ErrorContains(t, err, "its host key is not the one of the first log-in")
+	assert.ErrorContains(t, err, "its host key is none that it had at the last log-in")
 	assert.ErrorContains(t, err, "run firstlight logout "+l.host)
 
 	require.NoError(t, os.Remove(known))
@@ -225,4 +225,31 @@ func TestContextsOfOthersStay(t *testing.T) {
 	assert.Len(t, after.AuthInfos, 1)
 	assert.Empty(t, after.CurrentContext)
 	assert.Equal(t, "t", after.AuthInfos["other"].Token)
+}
+
+// TestTheNextHostKeyIsKnownBeforeItIsShown: an appliance names its host keys at a log-in, and may show either from then
+// on. What is no key changes nothing, and neither does an appliance that names none.
+func TestTheNextHostKeyIsKnownBeforeItIsShown(t *testing.T) {
+	l := newLaptop(t)
+	c, err := l.login()
+	require.NoError(t, err)
+	known := l.store.path(l.host, knownFile)
+	first, err := os.ReadFile(known)
+	require.NoError(t, err)
+
+	require.ErrorContains(t, l.store.saveHostKeys(c.Appliance, []string{"nonsense"}), "read the host keys of "+l.host)
+	require.NoError(t, l.store.saveHostKeys(c.Appliance, nil))
+	after, err := os.ReadFile(known)
+	require.NoError(t, err)
+	assert.Equal(t, first, after)
+
+	// The one that it shows is the second of those that were named, and those of before are forgotten.
+	shown := strings.Join(strings.Fields(string(first))[1:3], " ")
+	other := sshtest.AuthorizedKey(sshtest.NewKey(t))
+	require.NoError(t, l.store.saveHostKeys(c.Appliance, []string{other, shown}))
+	_, err = l.store.Connect(t.Context(), c.Appliance, nil)
+	require.NoError(t, err)
+	require.NoError(t, l.store.saveHostKeys(c.Appliance, []string{other}))
+	_, err = l.store.Connect(t.Context(), c.Appliance, nil)
+	require.ErrorContains(t, err, "its host key is none that it had at the last log-in")
 }

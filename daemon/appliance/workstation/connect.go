@@ -7,7 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/commandline"
 	"firstlight.dev/firstlight/daemon/engine/remote"
 )
@@ -47,6 +52,26 @@ func (s Store) Connect(ctx context.Context, a Appliance, pinned func(fingerprint
 	return &Connection{a, c}, nil
 }
 
+// saveHostKeys stores which host keys an appliance may show from now on: it has said so itself, over a connection with one
+// that was known. One of an earlier version says nothing.
+func (s Store) saveHostKeys(a Appliance, keys []string) error {
+	var text strings.Builder
+	for _, k := range keys {
+		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(k))
+		if err != nil {
+			return fmt.Errorf("read the host keys of %s: %w", a.Host, err)
+		}
+		text.WriteString(knownhosts.Line([]string{knownhosts.Normalize(addPort(a.Host))}, key) + "\n")
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	if err := atomicfile.WriteChanged(s.path(a.Host, knownFile), []byte(text.String()), 0o644); err != nil {
+		return fmt.Errorf("store the host keys of %s: %w", a.Host, err)
+	}
+	return nil
+}
+
 func readKeys(identity, sshDir string) (remote.Keys, error) {
 	if identity != "" {
 		return remote.ReadKey(identity)
@@ -62,8 +87,8 @@ func explainLogin(host, known string, err error) error {
 	switch {
 	case errors.As(err, &changed) && changed.File == known:
 		return fmt.Errorf(
-			"log in to %s: its host key is not the one of the first log-in: another machine has this address, or the appliance "+
-				"is a new one; if so, run firstlight logout %s and log in again", host, host,
+			"log in to %s: its host key is none that it had at the last log-in: another machine has this address, the "+
+				"appliance is a new one, or its key was replaced twice since; if so, run firstlight logout %s and log in again", host, host,
 		)
 	case errors.As(err, &changed):
 		return fmt.Errorf("log in to %s: %w", host, changed)

@@ -31,7 +31,7 @@ func (i *Installer) Rotate(ctx context.Context, token string, settle time.Durati
 		}
 
 		if r.Stage == contract.RotationSigned {
-			if err := c.checkTokens(ctx, r); err != nil {
+			if err := c.checkTokens(ctx, r.Former["sa.pub"]); err != nil {
 				return err
 			}
 			r.Stage = contract.RotationDrop

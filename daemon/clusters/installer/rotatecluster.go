@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"firstlight.dev/firstlight/daemon/clusters/contract"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
+	"firstlight.dev/firstlight/daemon/engine/rights"
 )
 
 // rotationStages are of the cluster, after all nodes.
@@ -103,30 +101,11 @@ func withAuthority(text, bundle string) (string, error) {
 	return string(out), err
 }
 
-// checkTokens is nil if no Secret has a token that the former key signed. Kubernetes renews those of pods; one in a Secret
-// stays as it is, and whoever uses it would be refused.
-func (c *cluster) checkTokens(ctx context.Context, r *rotation) error {
+// checkTokens is nil if no Secret has a token that the former key signed.
+func (c *cluster) checkTokens(ctx context.Context, former string) error {
 	a, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
-	list, err := a.set.CoreV1().Secrets("").List(
-		ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)},
-	)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("list Secrets with tokens: %w", err)
-	}
-
-	var names []string
-	for _, s := range list.Items {
-		if isSignedBy(s.Data[corev1.ServiceAccountTokenKey], r.Former["sa.pub"]) {
-			names = append(names, s.Namespace+"/"+s.Name)
-		}
-	}
-	if len(names) > 0 {
-		return fmt.Errorf("the former key of service accounts is trusted for the tokens in %d Secrets: %s; have each renewed "+
-			"(kubectl patch secret NAME --type=json -p '[{\"op\":\"remove\",\"path\":\"/data/token\"}]') or delete it",
-			len(names), strings.Join(names, ", "))
-	}
-	return nil
+	return rights.CheckTokens(ctx, a.set, former)
 }

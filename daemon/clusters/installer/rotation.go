@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -239,23 +238,6 @@ func (r *rotation) encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode record of the rotation: %w", err)
 	}
 	return append(text, '\n'), nil
-}
-
-// isSignedBy reports whether a token of a service account names a key, in PEM, as the one that signed it: the API server
-// and the controller manager name the SHA-256 of its DER.
-func isSignedBy(token []byte, public string) bool {
-	block, _ := pem.Decode([]byte(public))
-	head, _, _ := strings.Cut(string(token), ".")
-	text, err := base64.RawURLEncoding.DecodeString(head)
-	if err != nil || block == nil {
-		return false
-	}
-
-	var header struct {
-		KeyID string `json:"kid"`
-	}
-	sum := sha256.Sum256(block.Bytes)
-	return json.Unmarshal(text, &header) == nil && header.KeyID == base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // authorityDigests are of each certificate in a bundle, joined by spaces.

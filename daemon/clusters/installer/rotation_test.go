@@ -24,6 +24,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/label"
 	"firstlight.dev/firstlight/daemon/clusters/contract"
+	"firstlight.dev/firstlight/daemon/engine/rights"
 )
 
 var rotationTime = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
@@ -219,10 +220,10 @@ func TestTokensOfAKey(t *testing.T) {
 	header, err := json.Marshal(map[string]string{"alg": "ES256", "kid": base64.RawURLEncoding.EncodeToString(sum[:])})
 	require.NoError(t, err)
 	token := fmt.Appendf(nil, "%s.e30.c2ln", base64.RawURLEncoding.EncodeToString(header))
-	assert.True(t, isSignedBy(token, r.Former["sa.pub"]))
-	assert.False(t, isSignedBy(token, r.Next["sa.pub"]))
+	assert.True(t, rights.IsSignedBy(token, r.Former["sa.pub"]))
+	assert.False(t, rights.IsSignedBy(token, r.Next["sa.pub"]))
 	for _, text := range []string{"", "a", "e30.e30.", "...."} {
-		assert.False(t, isSignedBy([]byte(text), r.Former["sa.pub"]), text)
+		assert.False(t, rights.IsSignedBy([]byte(text), r.Former["sa.pub"]), text)
 	}
 }
 

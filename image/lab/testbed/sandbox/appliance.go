@@ -98,7 +98,7 @@ func (p Programs) StartAppliance(ctx context.Context, c Config) (*Sandbox, error
 	return Start(ctx, c)
 }
 
-// findOwnFiles are the units and users of the sources at hand, by their place in the root.
+// findOwnFiles are the units, users and settings of sshd of the sources at hand, by their place in the root.
 func findOwnFiles() (map[string]string, error) {
 	top, err := bench.FindTop()
 	if err != nil {
@@ -107,7 +107,7 @@ func findOwnFiles() (map[string]string, error) {
 
 	overlay := filepath.Join(top, "overlays", "appliance")
 	found := map[string]string{}
-	for _, pattern := range []string{"usr/lib/systemd/system/*.service", "usr/lib/sysusers.d/*.conf"} {
+	for _, pattern := range []string{"usr/lib/systemd/system/*.service", "usr/lib/sysusers.d/*.conf", "etc/ssh/sshd_config.d/*.conf"} {
 		files, err := filepath.Glob(filepath.Join(overlay, pattern))
 		if err != nil {
 			return nil, err

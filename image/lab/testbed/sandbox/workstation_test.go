@@ -136,6 +136,8 @@ func TestALaptopIsEnough(t *testing.T) {
 	bindings := b.run("kubectl", "get", "clusterrolebindings", "--selector", "firstlight.dev/workstation", "--output", "name")
 	assert.Equal(t, 2, strings.Count(bindings, "firstlight:workstation:"), "a certificate that ended was not replaced: %s", bindings)
 
+	l.checkHostKeyRotation()
+
 	// What is taken back is gone at once, though the certificate is good for hours.
 	b.run("kubectl", "delete", "clusterrolebindings", "--selector", "firstlight.dev/workstation")
 	assert.Eventually(t, func() bool {
@@ -148,6 +150,18 @@ func TestALaptopIsEnough(t *testing.T) {
 	config, err = os.ReadFile(filepath.Join(l.home, ".kube/config"))
 	require.NoError(t, err)
 	assert.NotContains(t, string(config), "firstlight-")
+}
+
+// checkHostKeyRotation has the appliance replace its host key, which a laptop that has logged in knows already: twice, as it
+// is told of another next one when it logs in again.
+func (l *laptop) checkHostKeyRotation() {
+	l.t.Helper()
+	for range 2 {
+		l.t.Log(l.run("firstlightd", "rotate", "host-key"))
+		l.awaitHostKey()
+		assert.Contains(l.t, l.must("firstlight", "status"), "Log-in by SSH is set up")
+		l.must("firstlight", "login", "127.0.0.1")
+	}
 }
 
 // endCertificate has the laptop find its certificate ended.
