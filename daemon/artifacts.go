@@ -53,7 +53,7 @@ func (a *artifacts) pod() (serving.Pod, error) {
 	}
 
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	addr, network := a.metal.Site().Networks.Provisioning.Address, a.metal.Site().Appliance.ServiceCIDR
+	addr, network := a.metal.Site().InnerAddress(), a.metal.Site().Appliance.ServiceCIDR
 	service, s3 := site.NthAddress(network, serving.ServiceHost), site.NthAddress(network, serving.S3Host)
 	names := ca.Names{
 		Of:    "artifacts",
@@ -132,7 +132,7 @@ func (a *artifacts) mintOnce(ctx context.Context) error {
 		return err
 	}
 
-	host := net.JoinHostPort(a.metal.Site().Networks.Provisioning.Address.String(), fmt.Sprint(artifact.PortS3))
+	host := net.JoinHostPort(a.metal.Site().InnerAddress().String(), fmt.Sprint(artifact.PortS3))
 	return serving.Minter{API: api, Endpoint: "https://" + host, CA: authority.PEM()}.Mint(ctx)
 }
 

@@ -224,7 +224,7 @@ func (d *Daemon) applySite(s *site.Site) {
 	}
 
 	c := kube.Defaults()
-	c.Address = s.Networks.Provisioning.Address
+	c.Address = s.InnerAddress()
 	c.PodCIDR, c.ServiceCIDR = s.Appliance.PodCIDR, s.Appliance.ServiceCIDR
 	c.OIDC = s.Appliance.OIDC
 	for _, role := range []string{host.Baremetal, host.Provisioning, host.BMC} {

@@ -2,6 +2,7 @@ package site
 
 import (
 	"encoding/binary"
+	"math"
 	"net/netip"
 )
 
@@ -33,13 +34,17 @@ func (r *reader) checkRoom(s *Site) {
 		nodes, which, d.DHCP.Range, size)
 }
 
-// size is how many IPv4 addresses a range has; 0 for any other range.
+// size is how many addresses a range has; 0 for none. One whose ends differ before their last 32 bits, by which the
+// DHCP server counts, is too large for it.
 func (r Range) size() int {
-	if !r.First.Is4() || !r.Last.Is4() || r.Last.Less(r.First) {
+	if !r.First.IsValid() || r.Last.Less(r.First) {
 		return 0
 	}
-	number := func(a netip.Addr) int { b := a.As4(); return int(binary.BigEndian.Uint32(b[:])) }
-	return number(r.Last) - number(r.First) + 1
+	first, last := r.First.As16(), r.Last.As16()
+	if [12]byte(first[:12]) != [12]byte(last[:12]) {
+		return math.MaxInt
+	}
+	return int(binary.BigEndian.Uint32(last[12:])) - int(binary.BigEndian.Uint32(first[12:])) + 1
 }
 
 // checkRouter checks that a router is on a network. One of IPv6 usually has a link-local address (RFC 4861, 4.2).

@@ -165,7 +165,6 @@ func TestHostileFiles(t *testing.T) {
 		"hidden secret":       {"nodes: [{name: a, bmc: {address: 'ipmi://h', username: u, password: '[redacted]'}}]", "put the secret itself here"},
 		"secret of two lines": {"nodes: [{name: a, bmc: {address: 'ipmi://h', username: u, password: \"8642\\n\"}}]", "nodes[0].bmc.password: a secret is one line of printable characters; check its quotes"},
 		"number as secret":    {"nodes: [{name: a, bmc: {address: 'ipmi://h', username: u, password: 8642}}]", "nodes[0].bmc.password: this is a number, want text; put it in quotes"},
-		"IPv6 provisioning":   {"networks: {provisioning: {cidr: '2001:db8::/64'}}", "provisioning is IPv4 only"},
 		"zone":                {"networks: {baremetal: {address: 'fe80::1%eno1'}}", "is not an address"},
 		"default range":       {"networks: {provisioning: {address: 172.22.0.50}}", "172.22.0.50 is in the default DHCP range"},
 		"default pods":        {"networks: {baremetal: {cidr: 10.0.0.0/8}}", "10.0.0.0/8 overlaps 10.244.0.0/16, the default of appliance.podCIDR; use another network here or there"},

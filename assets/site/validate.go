@@ -1,7 +1,6 @@
 package site
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -75,14 +74,11 @@ func (r *reader) checkNetworks(s *Site, u *uniqueness) {
 		}
 
 		cidr := d.CIDR
-		if role == "provisioning" && !cidr.Addr().Is4() {
-			r.Report(
-				path+".cidr",
-				"provisioning is IPv4 only, by which machines reach Ironic; use a network such as 172.22.0.0/24",
-			)
-			continue
-		}
-		if role == "provisioning" && (cidr.Bits() > 29 || cidr.Bits() < 8) {
+		if role == "provisioning" && cidr.Addr().Is6() {
+			if !r.checkIPv6Provisioning(s, n) {
+				continue
+			}
+		} else if role == "provisioning" && (cidr.Bits() > 29 || cidr.Bits() < 8) {
 			r.Report(path+".cidr", "a network of length %d cannot hold appliance and nodes; use /8 to /29", cidr.Bits())
 			continue
 		}
@@ -205,16 +201,16 @@ func (r *reader) dhcpRange(n, d *Network, path string) {
 		}
 	}
 
-	if !given.First.Is4() {
-		r.Report(at, "DHCP is served for IPv4 only; remove the range")
+	if !given.First.Is4() && path != "networks.provisioning" {
+		r.Report(at, "DHCP is served for IPv4 only on this network; remove the range")
 		return
 	}
 
-	if first, last := given.First.As4(), given.Last.As4(); binary.BigEndian.Uint32(last[:])-binary.BigEndian.Uint32(first[:]) >= 1<<16 {
+	if given.size() > 1<<16 {
 		r.Report(at, "range %s has more than 65536 addresses; make it smaller", given)
 	}
 
-	if given.First == cidr.Addr() || !cidr.Contains(given.Last.Next()) {
+	if given.First == cidr.Addr() || given.First.Is4() && !cidr.Contains(given.Last.Next()) {
 		r.Report(
 			at, "range %s holds the first or last address of %s, which no machine can have; leave it out", given, cidr,
 		)
@@ -240,6 +236,9 @@ type block struct {
 func (r *reader) checkOverlaps(s *Site) {
 	var networks []block
 	d := s.WithDefaults()
+	if a := d.InnerAddress(); a != d.Networks.Provisioning.Address {
+		networks = append(networks, block{"networks.provisioning.cidr", "the appliance's Kubernetes", netip.PrefixFrom(a, 32)})
+	}
 	for _, role := range Roles() {
 		if n := d.Networks.Role(role); n != nil && n.CIDR.IsValid() {
 			networks = append(networks, block{"networks." + role + ".cidr", role, n.CIDR})

@@ -46,6 +46,7 @@ stops watching, and the same command watches again. A rack that is down continue
 	cmd.PersistentFlags().StringVar(&f.dir, "dir", defaultTryDir, "where the rack is")
 	cmd.Flags().StringVar(&up.image, "image", "build/firstlight.img", "the stick's image; it is only read, and built if absent")
 	cmd.Flags().IntVar(&up.servers, "servers", 3, "number of simulated servers")
+	cmd.Flags().BoolVar(&up.ipv6, "ipv6", false, "servers boot by IPv6: no address on their network is of IPv4")
 	cmd.Flags().StringVar(&up.daemon, "daemon", "", "a firstlightd to run in place of the image's, such as one with a change")
 	cmd.Flags().DurationVar(&up.timeout, "timeout", 0, "give up looking after this long (0: never); the rack continues")
 	cmd.AddCommand(

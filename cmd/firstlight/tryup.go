@@ -21,6 +21,7 @@ import (
 type tryUpFlags struct {
 	image   string
 	servers int
+	ipv6    bool
 	daemon  string
 	timeout time.Duration
 }
@@ -126,7 +127,7 @@ func (u tryUpFlags) order(cmd *cobra.Command, rack try.Rack) (try.Order, error) 
 
 	have, err := rack.Order()
 	if errors.Is(err, try.NoRack) {
-		return try.Order{Image: image, Servers: u.servers, Daemon: daemon}, nil
+		return try.Order{Image: image, Servers: u.servers, IPv6: u.ipv6, Daemon: daemon}, nil
 	}
 	if err != nil {
 		return try.Order{}, err
@@ -137,6 +138,9 @@ func (u tryUpFlags) order(cmd *cobra.Command, rack try.Rack) (try.Order, error) 
 	}
 	if cmd.Flags().Changed("servers") {
 		have.Servers = u.servers
+	}
+	if cmd.Flags().Changed("ipv6") {
+		have.IPv6 = u.ipv6
 	}
 	if cmd.Flags().Changed("daemon") {
 		have.Daemon = daemon

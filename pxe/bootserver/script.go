@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"firstlight.dev/firstlight/pxe"
@@ -60,7 +62,7 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, l loader, 
 	}
 
 	machine.Firmware = l.firmware
-	boot := s.Booter.Boot(r.Context(), machine)
+	boot := placeAddress(s.Booter.Boot(r.Context(), machine), caller.Addr)
 	byAnother := s.Machines != nil && !bytes.Equal(caller.MAC, mac)
 	note := boottrace.Event{
 		MAC:       mac,
@@ -118,6 +120,15 @@ func (s *Server) script(w *body, r *http.Request, caller pxe.Machine, l loader, 
 	}
 }
 
+// placeAddress is boot with the address of the machine that asks in the arguments that name it.
+func placeAddress(boot pxe.Boot, addr netip.Addr) pxe.Boot {
+	boot.Args = slices.Clone(boot.Args)
+	for i, arg := range boot.Args {
+		boot.Args[i] = strings.ReplaceAll(arg, scripttext.AddressPlace, addr.String())
+	}
+	return boot
+}
+
 // mint makes the token of a boot that asks for one. The error is shown to the machine.
 func (s *Server) mint(r *http.Request, machine pxe.Machine, boot pxe.Boot) (pxe.Boot, error) {
 	switch {
@@ -145,6 +156,7 @@ func (s *Server) finishedScript(r *http.Request, machine pxe.Machine, l loader, 
 	if err != nil {
 		return nil, err
 	}
+	text = bytes.ReplaceAll(text, []byte(scripttext.AddressPlace), []byte(machine.Addr.String()))
 	if boot.Mint && !bytes.Contains(text, []byte(scripttext.TokenPlace)) {
 		return nil, errors.New("its script was written by an earlier version, without a place for a token")
 	}

@@ -87,6 +87,21 @@ func TestFinishedScript(t *testing.T) {
 	assert.Equal(t, "#!ipxe\nboot\n", b.get("/ipxe/52-54-00-00-00-01").Body.String())
 }
 
+// TestARamdiskIsToldItsAddress in scripts of ours and of the conductor's: that of the machine that asks.
+func TestARamdiskIsToldItsAddress(t *testing.T) {
+	b := newFixture(t)
+	b.rack.leases[here] = mac1
+	args := []string{"firstlight.address=${address}/24"}
+	rendered := pxe.Boot{Action: pxe.ActionRamdisk, Kernel: "k", Args: args}
+	finished := pxe.Boot{Action: pxe.ActionRamdisk, Script: "pxelinux.cfg/52-54-00-00-00-01"}
+	b.write(t, finished.Script, []byte("#!ipxe\nkernel k firstlight.address=${address}/24 BOOTIF=${mac}\nboot\n"))
+	for _, boot := range []pxe.Boot{rendered, finished} {
+		b.rack.boots[mac1.String()] = boot
+		assert.Contains(t, b.get("/ipxe/52-54-00-00-00-01").Body.String(), " firstlight.address=192.0.2.1/24 ")
+	}
+	assert.Equal(t, "firstlight.address=${address}/24", args[0], "the next machine has another one")
+}
+
 // TestBootProgramOfRefusedMachine: the reason is the body.
 func TestBootProgramOfRefusedMachine(t *testing.T) {
 	b := newFixture(t)

@@ -25,6 +25,9 @@ const (
 // TokenPlace is where an argument, or a script that someone else wrote, gets the token of its boot.
 const TokenPlace = "${token}"
 
+// AddressPlace is where an argument, or a script that someone else wrote, gets the address of the machine that asks.
+const AddressPlace = "${address}"
+
 // maxArgument is well below what iPXE and the kernel's command line (2048 bytes) hold.
 const maxArgument = 1024
 

@@ -151,7 +151,7 @@ var sockets = map[string][]string{
 	"daemon/page/page.go":                            {"page"},
 	"pxe/bootserver/bootserver.go":                   {"boot", "discs"},
 	"pxe/dhcp/packetconn.go":                         {"dhcp", "pxe"},
-	"pxe/dhcp/packetconn6.go":                        nil, // of firstlightd pxe alone
+	"pxe/dhcp/packetconn6.go":                        {"dhcpv6"},
 	"pxe/dhcp/routeradvertisement.go":                nil, // ICMPv6: router solicitations
 	"pxe/tftp/tftp.go":                               {"tftp"},
 

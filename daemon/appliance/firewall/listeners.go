@@ -48,6 +48,8 @@ func Listeners() []Listener {
 			"root", "SSH keys of the site; without any it does not run"},
 		{"dhcp", "udp", 67, OnDevice, []string{provisioning, bmc, baremetal},
 			"every machine: an address, on bmc and baremetal if the site says so", "not known; bounded per MAC"},
+		{"dhcpv6", "udp", 547, OnDevice, []string{provisioning},
+			"every machine: an address, if the network is of IPv6", "not known; bounded per MAC"},
 		{"pxe", "udp", 4011, OnDevice, []string{provisioning},
 			"every machine: the name of its boot program", "not known"},
 		{"tftp", "udp", 69, OnDevice, []string{provisioning},

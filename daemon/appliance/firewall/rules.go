@@ -62,12 +62,22 @@ const uploadsByS3 = "s3"
 // discs is the listener that a site has only if a node boots from a disc.
 const discs = "discs"
 
+// Of these a site has one, by the addresses of its provisioning network.
+const (
+	pxe4  = "pxe"
+	dhcp6 = "dhcpv6"
+)
+
 func isServed(l Listener, s *site.Site) bool {
 	switch l.Name {
 	case uploadsByS3:
 		return s.Artifacts.S3
 	case discs:
 		return s.DiscNetwork() != ""
+	case pxe4:
+		return !s.Networks.Provisioning.Address.Is6()
+	case dhcp6:
+		return s.Networks.Provisioning.Address.Is6()
 	}
 	return true
 }
@@ -141,6 +151,9 @@ func (r rules) render() string {
 	line("\t\tct state established,related accept")
 	line("\t\ticmp type echo-request accept")
 	line("\t\ticmpv6 type { echo-request, nd-neighbor-solicit, nd-neighbor-advert } accept")
+	if r.address.Is6() { // who asks for an advertisement there is told that addresses are had by DHCPv6
+		line("\t\tiifname %q icmpv6 type nd-router-solicit accept", provisioning)
+	}
 	line("\t\tiifname . meta l4proto . th dport { %s } accept", joinOpenings(r.open))
 	line("\t\tcounter drop")
 	line("\t}")

@@ -61,3 +61,16 @@ func TestTheTableStays(t *testing.T) {
 	cancel()
 	assert.Error(t, r.within(func() error { return f.Load(ctx, nil) }))
 }
+
+// TestTheTableIsOfTheFamilyOfProvisioning: what machines there ask, before they have an address, gets in.
+func TestTheTableIsOfTheFamilyOfProvisioning(t *testing.T) {
+	text := newRules(siteOf(t, `networks: {provisioning: {cidr: "fd00:22::/64"}, bmc: {cidr: 10.3.0.0/24, allow: [ssh]}}`)).render()
+	assert.Contains(t, text, `"provisioning" . udp . 547`)
+	assert.Contains(t, text, `iifname "provisioning" icmpv6 type nd-router-solicit accept`)
+	assert.NotContains(t, text, ". udp . 4011")
+
+	text = newRules(siteOf(t, "")).render()
+	assert.NotContains(t, text, ". 547")
+	assert.NotContains(t, text, "nd-router-solicit")
+	assert.Contains(t, text, `"provisioning" . udp . 4011`)
+}

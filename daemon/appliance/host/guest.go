@@ -43,6 +43,11 @@ func (h *Host) GuestLinksDone(context.Context) error {
 // findNetworks finds the links of all networks with a static address. It is the owner of the machine who corrects what is
 // missing.
 func findNetworks(networks site.Networks) (all []networkLink, err error) {
+	if p := networks.Provisioning; p != nil && p.Address.Is6() {
+		return nil, fmt.Errorf("networks.provisioning has address %s of IPv6, which a guest of another Kubernetes does not "+
+			"serve; use a network such as 172.22.0.0/24, or an appliance of its own machine", p.Address)
+	}
+
 	for _, role := range site.Roles() {
 		n := networks.Role(role)
 		if n == nil || !n.Address.Is4() {

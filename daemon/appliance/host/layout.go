@@ -28,6 +28,7 @@ type Link struct {
 	MTU     int          // bytes
 	MAC     string       // "": left alone
 	Address netip.Prefix // static address; invalid: none
+	Inner   netip.Prefix // another one, for the appliance itself; invalid: none
 	Gateway netip.Addr   // default route; invalid: none
 	DHCP    bool         // an address is asked for
 }
@@ -56,6 +57,9 @@ func Layout(all []Assignment, networks site.Networks) []Link {
 		if n.Address.IsValid() && n.CIDR.IsValid() {
 			bridge.Address = netip.PrefixFrom(n.Address, n.CIDR.Bits())
 			bridge.Gateway = n.Gateway
+			if a.Role == Provisioning && n.Address.Is6() {
+				bridge.Inner = netip.PrefixFrom(site.InnerIPv4(), 32)
+			}
 		} else {
 			bridge.DHCP = a.Role != Provisioning && len(a.NICs) > 0
 		}

@@ -284,11 +284,12 @@ func addressChanges(w Link, l netlink.Link) []change {
 	}
 
 	var all []change
-	found := false
+	var found []netip.Prefix
 	for _, a := range have {
+		p, err := netip.ParsePrefix(a.IPNet.String())
 		switch {
-		case w.Address.IsValid() && a.IPNet.String() == w.Address.String():
-			found = true
+		case err == nil && (p == w.Address || p == w.Inner):
+			found = append(found, p)
 		case isOurAddress(a):
 			all = append(
 				all,
@@ -299,10 +300,12 @@ func addressChanges(w Link, l netlink.Link) []change {
 		}
 	}
 
-	if w.Address.IsValid() && !found {
-		all = append(all, change{fmt.Sprintf(
-			"%s has no address %s", w.Name, w.Address,
-		), func() error { return addAddress(w.Name, w.Address, 0) }})
+	for _, p := range []netip.Prefix{w.Address, w.Inner} {
+		if p.IsValid() && !slices.Contains(found, p) {
+			all = append(all, change{fmt.Sprintf(
+				"%s has no address %s", w.Name, p,
+			), func() error { return addAddress(w.Name, p, 0) }})
+		}
 	}
 
 	there := false

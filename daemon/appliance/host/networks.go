@@ -12,6 +12,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/vishvananda/netlink"
 
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
 )
@@ -310,7 +311,8 @@ func (h *Host) Addresses() []status.Address {
 		if l, err := netlink.LinkByName(name); err == nil {
 			if have, err := netlink.AddrList(l, netlink.FAMILY_ALL); err == nil {
 				for _, x := range have {
-					if x.IP.To4() != nil || isOurAddress(x) {
+					isInner := x.IP.Equal(site.InnerIPv4().AsSlice())
+					if !isInner && (x.IP.To4() != nil || isOurAddress(x)) {
 						s.Addresses = append(s.Addresses, x.IPNet.String())
 					}
 				}

@@ -131,6 +131,9 @@ func describe(links []Link) string {
 		if l.Address.IsValid() {
 			fmt.Fprintf(&b, " address %s", l.Address)
 		}
+		if l.Inner.IsValid() {
+			fmt.Fprintf(&b, " inner %s", l.Inner)
+		}
 		if l.Gateway.IsValid() {
 			fmt.Fprintf(&b, " gateway %s", l.Gateway)
 		}
@@ -155,6 +158,7 @@ func TestLayout(t *testing.T) {
 		{"static addresses", "networks: {provisioning: {cidr: 10.1.0.0/16, address: 10.1.0.9}, baremetal: {cidr: 10.2.0.0/24, address: 10.2.0.9, gateway: 10.2.0.1, mtu: 9000}}", nics},
 		{"three roles by VLAN on one NIC", "networks: {provisioning: {interface: eno1}, bmc: {interface: eno1, vlan: 40, cidr: 10.4.0.0/24, address: 10.4.0.2}, baremetal: {interface: eno1, vlan: 41, mtu: 9000}}", nics},
 		{"VLAN on a bond", "networks: {provisioning: {interface: eno1}, baremetal: {bond: {interfaces: [eno2, eno3], mode: 802.3ad}, vlan: 100}}", nics},
+		{"provisioning by IPv6", "networks: {provisioning: {cidr: 'fd00:22::/64'}}", nics},
 		{"a bond", "networks: {provisioning: {bond: {interfaces: [eno1, eno2]}}}", nics},
 	} {
 		ns := networksOf(t, c.site)

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
@@ -105,28 +106,32 @@ func (g *Gate) LastRefusal(host string) (sentence string, at time.Time) { return
 // LastClaim is what another machine last said in a host's name and was refused, as a sentence.
 func (g *Gate) LastClaim(host string) (sentence string, at time.Time) { return g.refusals.claim(host) }
 
-// Serve answers on a listener, with TLS and the certificate that is asked for at each handshake, until ctx ends. It
-// closes the listener.
+// Serve answers on listeners, with TLS and the certificate that is asked for at each handshake, until ctx ends. It
+// closes the listeners.
 func (g *Gate) Serve(
-	ctx context.Context, listener net.Listener, certificate func() (*tls.Certificate, error),
+	ctx context.Context, certificate func() (*tls.Certificate, error), listeners ...net.Listener,
 ) error {
 	g.silence.Interval = time.Minute
 	g.nodeBodies, g.unknownBodies = semaphore.NewWeighted(nodeRoom), semaphore.NewWeighted(unknownRoom)
-	server := &limit.Server{
-		Handler: g,
-		Log:     g.Log,
-		TLS: &tls.Config{
-			MinVersion:     tls.VersionTLS12,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },
-		},
-		Connections: maxConnections,
-		PerClient:   maxPerAddress,
-		Known:       g.isNode,
-		Inside:      g.IsInside,
-		Idle:        idleTimeout,
-		MaxHeader:   maxHeader,
+	group, ctx := errgroup.WithContext(ctx)
+	for _, listener := range listeners {
+		server := &limit.Server{
+			Handler: g,
+			Log:     g.Log,
+			TLS: &tls.Config{
+				MinVersion:     tls.VersionTLS12,
+				GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },
+			},
+			Connections: maxConnections,
+			PerClient:   maxPerAddress,
+			Known:       g.isNode,
+			Inside:      g.IsInside,
+			Idle:        idleTimeout,
+			MaxHeader:   maxHeader,
+		}
+		group.Go(func() error { return server.Serve(ctx, listener) })
 	}
-	return server.Serve(ctx, listener)
+	return group.Wait()
 }
 
 // isNode reports whether an address is a host's.

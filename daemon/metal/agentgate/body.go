@@ -32,7 +32,8 @@ func parseObject(body []byte) (map[string]any, error) {
 // with the node's secrets in its hands.
 func checkHeartbeat(said map[string]any, from netip.Addr) *Refusal {
 	callback, _ := said["callback_url"].(string)
-	port, ok := strings.CutPrefix(callback, "https://"+from.String()+":")
+	host := strings.TrimSuffix(netip.AddrPortFrom(from, 0).String(), "0") // of IPv6 in brackets
+	port, ok := strings.CutPrefix(callback, "https://"+host)
 	if _, err := strconv.ParseUint(port, 10, 16); !ok || err != nil {
 		return &Refusal{ReasonCallback, clean(callback)}
 	}

@@ -88,6 +88,9 @@ func TestHeartbeatsCallBackToTheCallerAlone(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, ok, checkHeartbeat(said, own) == nil, callback)
 	}
+	said := map[string]any{"callback_url": "https://[fd00:22::a]:9999"}
+	assert.Nil(t, checkHeartbeat(said, netip.MustParseAddr("fd00:22::a")))
+	assert.NotNil(t, checkHeartbeat(said, netip.MustParseAddr("fd00:22::b")))
 }
 
 func TestInventoriesAreOfTheirMachine(t *testing.T) {

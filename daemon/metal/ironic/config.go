@@ -18,7 +18,8 @@ import (
 
 // Config is what the rendered ironic.conf depends on.
 type Config struct {
-	Addr     netip.Addr    // of the appliance on the provisioning network, where Gate answers
+	Addr     netip.Addr    // of the appliance on the provisioning network, where the gate answers agents
+	Inner    netip.Addr    // where Gate answers pods: Addr, or another one where that is of IPv6
 	HTTPPort int           // of package pxe's HTTP server, which serves HTTPRoot
 	Boot     time.Duration // longest time a machine may need from power on to its agent's first call
 
@@ -48,9 +49,8 @@ func Loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
 // Endpoint is the API's address for programs on this machine's own network.
 func Endpoint() string { return fmt.Sprintf("https://%s", netip.AddrPortFrom(Loopback(), Port)) }
 
-// Gate is the address on the provisioning network at which package agentgate answers: pods that have the password,
-// and agents by their token.
-func (c Config) Gate() string { return fmt.Sprintf("https://%s", netip.AddrPortFrom(c.Addr, Port)) }
+// Gate is the address at which package agentgate answers pods, which have the password.
+func (c Config) Gate() string { return fmt.Sprintf("https://%s", netip.AddrPortFrom(c.Inner, Port)) }
 
 // What agents are told, whatever they boot from.
 const (
@@ -74,8 +74,11 @@ func (c Config) DiscArgs(token pxe.Secret) []string {
 	return append(args, strings.Fields(c.KernelArgs)...)
 }
 
-// AgentURL is what an agent is told of the API. The boot server puts the token of its boot into it.
-func (c Config) AgentURL() string { return c.Gate() + "/b/${token}" }
+// AgentURL is what an agent is told of the API: the gate's address on the provisioning network. The boot server puts the
+// token of its boot into it.
+func (c Config) AgentURL() string {
+	return fmt.Sprintf("https://%s/b/${token}", netip.AddrPortFrom(c.Addr, Port))
+}
 
 // Files is the URL below which HTTPRoot is served.
 func (c Config) Files() string {
@@ -88,7 +91,7 @@ func (c Config) Render() ([]byte, error) {
 	if strings.ContainsAny(c.KernelArgs, "\n\r\x00") {
 		return nil, fmt.Errorf("kernel arguments %q hold a line break", c.KernelArgs)
 	}
-	if !c.Addr.IsValid() || c.HTTPPort <= 0 || c.HTTPPort > 0xffff {
+	if !c.Addr.IsValid() || !c.Inner.IsValid() || c.HTTPPort <= 0 || c.HTTPPort > 0xffff {
 		return nil, fmt.Errorf(
 			"ironic needs the address and HTTP port of the provisioning network, has %v and %d", c.Addr, c.HTTPPort,
 		)
@@ -98,7 +101,7 @@ func (c Config) Render() ([]byte, error) {
 	err := conf.Execute(&out, map[string]any{
 		"Gate": c.Gate(), "Loopback": Loopback(), "AgentURL": strings.ReplaceAll(c.AgentURL(), "$", "$$"),
 		"Files": c.Files(), "Addr": c.Addr, "Port": Port, "Collectors": collectors, "Retries": retries,
-		"Args": c.KernelArgs, "Boot": int(c.Boot.Seconds()), "FastTrack": int(FastTrack.Seconds()),
+		"Args": strings.ReplaceAll(c.KernelArgs, "$", "$$"), "Boot": int(c.Boot.Seconds()), "FastTrack": int(FastTrack.Seconds()),
 		"StateDir": StateDir, "HTTPRoot": HTTPRoot, "ConfDir": ConfDir, "TLSDir": TLSDir,
 		"Host": hostName, "Archive": archive,
 	})

@@ -19,7 +19,7 @@ import (
 )
 
 func sample() Config {
-	return Config{Addr: netip.MustParseAddr("172.22.0.1"), HTTPPort: 6180, Boot: 30 * time.Minute, Forwarder: "127.0.0.1:6188", KernelArgs: "console=tty0 console=ttyS0,115200"}
+	return Config{Addr: netip.MustParseAddr("172.22.0.1"), Inner: netip.MustParseAddr("172.22.0.1"), HTTPPort: 6180, Boot: 30 * time.Minute, Forwarder: "127.0.0.1:6188", KernelArgs: "console=tty0 console=ttyS0,115200"}
 }
 
 func TestRender(t *testing.T) {

@@ -86,6 +86,13 @@ func TestADiscNamesTheAddressOfTheRamdisk(t *testing.T) {
 addr replace 172.22.0.201/24 dev eth1 metric 100
 route replace default via 172.22.0.254 dev eth1 metric 100
 `, out)
+
+	// By IPv6 the boot server names it, in a script of Ironic's.
+	write("cmdline", "BOOTIF=52:54:00:00:00:01 firstlight.address=fd00:22::a/64 initrd=ramdisk\n", 0o644)
+	out, err = run()
+	require.NoError(t, err, out)
+	assert.Equal(t, "link set eth1 up\naddr replace fd00:22::a/64 dev eth1 metric 100\n", out)
+
 	resolvers, err := os.ReadFile(filepath.Join(top, "resolv.conf"))
 	require.NoError(t, err)
 	assert.Equal(t, "nameserver 10.0.0.2\nnameserver 10.0.0.3\n", string(resolvers))

@@ -103,7 +103,7 @@ type (
 	netNetwork struct {
 		ID      string     `json:"id"`
 		Link    string     `json:"link"`
-		Type    string     `json:"type"` // ipv4, ipv6, ipv4_dhcp
+		Type    string     `json:"type"` // ipv4, ipv6, ipv4_dhcp, ipv6_dhcp
 		Address string     `json:"ip_address,omitempty"`
 		Netmask string     `json:"netmask,omitempty"`
 		Routes  []netRoute `json:"routes,omitempty"`
@@ -120,14 +120,14 @@ type (
 )
 
 // networkData is the node's network as cloud-init reads it.
-func networkData(n site.Node) (string, error) {
-	out, err := json.Marshal(nodeNetwork(n))
+func networkData(s *site.Site, n site.Node) (string, error) {
+	out, err := json.Marshal(nodeNetwork(s, n))
 	return string(out), err
 }
 
 // nodeNetwork describes the node's links. A node without any asks DHCP on every NIC that
 // the site names, which at least finds the provisioning network.
-func nodeNetwork(n site.Node) netData {
+func nodeNetwork(s *site.Site, n site.Node) netData {
 	links := n.Links
 	if len(links) == 0 {
 		for _, mac := range withBoot(n) {
@@ -182,7 +182,11 @@ func nodeNetwork(n site.Node) netData {
 
 		switch l.Address.Method {
 		case "dhcp":
-			data.Networks = append(data.Networks, netNetwork{ID: fmt.Sprintf("net%d", i), Link: on, Type: "ipv4_dhcp"})
+			family := "ipv4_dhcp"
+			if s.LeasesIPv6(n, l) {
+				family = "ipv6_dhcp"
+			}
+			data.Networks = append(data.Networks, netNetwork{ID: fmt.Sprintf("net%d", i), Link: on, Type: family})
 		case "static":
 			data.Networks = append(data.Networks, staticNetwork(i, on, l))
 		}

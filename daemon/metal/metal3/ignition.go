@@ -75,7 +75,7 @@ func ignitionData(s *site.Site, n site.Node, a Appliance) (string, error) {
 		)
 	}
 
-	data := nodeNetwork(n)
+	data := nodeNetwork(s, n)
 	c.Storage.Files = append(c.Storage.Files, networkdFiles(data)...)
 	c.Storage.Files = append(c.Storage.Files, networkManagerFiles(data)...)
 	if script := wayOut(s, n); script != "" {

@@ -126,3 +126,24 @@ func TestAHostsOwnIgnitionIsMerged(t *testing.T) {
 		assert.False(t, ok, other)
 	}
 }
+
+// TestANodeLeasesOfTheFamilyOfItsNetwork, whatever configures its network.
+func TestANodeLeasesOfTheFamilyOfItsNetwork(t *testing.T) {
+	s := loadSite(t, []byte(`networks: {provisioning: {cidr: "fd00:22::/64"}}
+nodes:
+  - name: node-1
+    macs: ["52:54:00:00:00:01"]
+    links: [{network: provisioning, mac: "52:54:00:00:00:01"}, {network: baremetal, mac: "52:54:00:00:00:02"}]
+`))
+	data := nodeNetwork(s, s.Nodes[0])
+	require.Len(t, data.Networks, 2)
+	assert.Equal(t, "ipv6_dhcp", data.Networks[0].Type)
+	assert.Equal(t, "ipv4_dhcp", data.Networks[1].Type)
+	networkd, manager := networkdFiles(data), networkManagerFiles(data)
+	require.Len(t, networkd, 2)
+	require.Len(t, manager, 2)
+	assert.Contains(t, contentOf(t, networkd[0]), "DHCP=ipv6\n")
+	assert.Contains(t, contentOf(t, networkd[1]), "DHCP=ipv4\n")
+	assert.Contains(t, contentOf(t, manager[0]), "[ipv4]\nmethod=disabled\n\n[ipv6]\nmethod=auto\n")
+	assert.Contains(t, contentOf(t, manager[1]), "[ipv4]\nmethod=auto\n")
+}

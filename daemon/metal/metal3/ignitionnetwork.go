@@ -67,8 +67,8 @@ func networkdDevice(l netLink) string {
 }
 
 func writeNetworkd(b *strings.Builder, n netNetwork) {
-	if n.Type == "ipv4_dhcp" {
-		b.WriteString("DHCP=ipv4\n")
+	if family, ok := strings.CutSuffix(n.Type, "_dhcp"); ok {
+		fmt.Fprintf(b, "DHCP=%s\n", family)
 		return
 	}
 	fmt.Fprintf(b, "Address=%s\n", n.prefix())

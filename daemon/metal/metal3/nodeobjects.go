@@ -83,7 +83,7 @@ func NewNodeObjects(s *site.Site, n site.Node, a Appliance) (NodeObjects, error)
 		return NodeObjects{}, fmt.Errorf("node %s: user data: %w", n.Name, err)
 	}
 
-	network, err := networkData(n)
+	network, err := networkData(s, n)
 	if err != nil {
 		return NodeObjects{}, fmt.Errorf("node %s: network data: %w", n.Name, err)
 	}

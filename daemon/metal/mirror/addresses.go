@@ -37,6 +37,15 @@ func ServiceAddresses(s *site.Site) []netip.Prefix {
 	return all
 }
 
+// registryAddresses are those of the registry: of nodes, and of pods where they reach it at another one.
+func registryAddresses(s *site.Site) []netip.Prefix {
+	all := ServiceAddresses(s)
+	if inner := s.InnerAddress(); inner != s.Networks.Provisioning.Address {
+		all = append(all, netip.PrefixFrom(inner, inner.BitLen()))
+	}
+	return all
+}
+
 // onBaremetal tells whether a node may have an address on baremetal: by a link there, or because nothing
 // is said of its links, which is DHCP on every NIC.
 func onBaremetal(n site.Node) bool {

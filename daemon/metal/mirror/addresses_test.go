@@ -33,6 +33,18 @@ func TestNodesAreSuppliedOnTheirOwnNetworks(t *testing.T) {
 	}
 }
 
+// TestPodsReachTheRegistryByIPv4, where provisioning is of IPv6.
+func TestPodsReachTheRegistryByIPv4(t *testing.T) {
+	for cidr, want := range map[string]string{
+		"fd00:22::/64":  "[fd00:22::1/64 192.0.0.1/32]",
+		"172.22.0.0/24": "[172.22.0.1/24]",
+	} {
+		s, problems := site.Load("site.yaml", []byte("networks: {provisioning: {cidr: '"+cidr+"'}}"))
+		require.Empty(t, problems)
+		assert.Equal(t, want, fmt.Sprint(registryAddresses(s.WithDefaults())))
+	}
+}
+
 // What machines boot, what they are installed with and what Ironic writes stay on the provisioning network.
 func TestNothingToBootIsServedBesideProvisioning(t *testing.T) {
 	var beside []string

@@ -118,9 +118,9 @@ func packagePools() []packages.Pool {
 	}
 }
 
-// RegistryAddr is where the registry listens on the provisioning network.
+// RegistryAddr is where pods reach the registry.
 func (m *Mirror) RegistryAddr() netip.AddrPort {
-	return netip.AddrPortFrom(m.Site().Networks.Provisioning.Address, registryPort)
+	return netip.AddrPortFrom(m.Site().InnerAddress(), registryPort)
 }
 
 // ServeTime answers time requests wherever nodes get images and packages, with source's opinion of our clock.
@@ -251,7 +251,7 @@ func (m *Mirror) CheckCertificate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: pool}}
-	for _, addr := range Addrs(ServiceAddresses(m.Site())) {
+	for _, addr := range Addrs(registryAddresses(m.Site())) {
 		at := netip.AddrPortFrom(addr, registryPort).String()
 		conn, err := dialer.DialContext(ctx, "tcp", at)
 		if err != nil {

@@ -76,7 +76,7 @@ type teller struct {
 // tell writes what changed.
 func (t *teller) tell(now time.Time) error {
 	m := t.mirror
-	addrs := ServiceAddresses(m.Site())
+	addrs := registryAddresses(m.Site())
 	authority, err := m.Vault.Authority()
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func provisioningDHCP(s *site.Site) *dhcp.Config {
 		return c
 	}
 
-	local := dhcp.Subnet{Prefix: n.CIDR, Lease: time.Duration(n.DHCP.Lease), Router: n.Gateway, DNS: ipv4Servers(n.DNS)}
+	local := dhcp.Subnet{Prefix: n.CIDR, Lease: time.Duration(n.DHCP.Lease), Router: n.Gateway, DNS: serversLike(n.Address, n.DNS)}
 	local.NTP = append(local.NTP, n.Address)
 	if n.MTU != 1500 {
 		local.MTU = uint16(n.MTU)
@@ -131,5 +131,5 @@ func staticAddrs(n site.Node, network site.Network) map[site.MAC]netip.Addr {
 
 // isFree tells whether an address may be a node's own: a machine's, not ours, and not given to others.
 func isFree(a netip.Addr, n site.Network) bool {
-	return a.Is4() && lease.IsHost(a, n.CIDR) && a != n.Address && a != n.Gateway && !n.DHCP.Range.Contains(a)
+	return a.Is4() == n.Address.Is4() && lease.IsHost(a, n.CIDR) && a != n.Address && a != n.Gateway && !n.DHCP.Range.Contains(a)
 }

@@ -152,6 +152,26 @@ func TestStaticAddressIsReservedOnce(t *testing.T) {
 	}
 }
 
+// TestASiteOfIPv6IsServed: the DHCP server takes what such a site becomes, and node-2 has its static address.
+func TestASiteOfIPv6IsServed(t *testing.T) {
+	r := newRackDHCP(t, `networks: {provisioning: {cidr: "fd00:22::/64", mtu: 9000, dns: ["fd00:22::53", 10.0.0.53]}}
+nodes:
+  - {name: node-1, macs: ["52:54:00:00:00:11"]}
+  - {name: node-2, macs: ["52:54:00:00:00:21"], links: [{network: provisioning, mac: "52:54:00:00:00:21", address: "fd00:22::200/64"}]}
+`)
+	at := netip.MustParseAddr
+	c := r.plan.Config
+	assert.Equal(t, at("fd00:22::1"), c.Server)
+	assert.Equal(t, "http://[fd00:22::1]:6180", c.HTTP)
+	require.Len(t, c.Subnets, 1)
+	assert.Equal(t, []netip.Addr{at("fd00:22::53")}, c.Subnets[0].DNS)
+	assert.Equal(t, []netip.Addr{at("fd00:22::1")}, c.Subnets[0].NTP)
+	assert.Equal(t, dhcp.Range{First: at("fd00:22::64"), Last: at("fd00:22::64")}, c.Subnets[0].Known)
+	require.Len(t, c.Reservations, 2)
+	assert.False(t, c.Reservations[0].Addr.IsValid())
+	assert.Equal(t, at("fd00:22::200"), c.Reservations[1].Addr)
+}
+
 // TestTheSiteSaysWhatAForeignServerDoes: who answers our probes silences us, unless the site's owner says that the
 // network is the appliance's alone.
 func TestTheSiteSaysWhatAForeignServerDoes(t *testing.T) {

@@ -171,8 +171,16 @@ func (s *Server) config(of *site.Site) server.Config {
 		Traces:   &s.traces,
 		Log:      s.Log.With("part", "pxe"),
 		DHCP:     provisioningDHCP(of),
-		Captures: captureDir,
+		Captures: captures(n),
 	}
+}
+
+// captures is where packets of boots are kept; "" for none, as of IPv6 they are not read.
+func captures(n *site.Network) string {
+	if n.Address.Is6() {
+		return ""
+	}
+	return captureDir
 }
 
 // interfaceOf is the name of the interface on a network.

@@ -76,8 +76,8 @@ func networkDHCPConfig(nic string, n site.Network, dir string) dhcp.Config {
 		Pool:   dhcp.Range{First: n.DHCP.Range.First, Last: n.DHCP.Range.Last},
 		Lease:  time.Duration(n.DHCP.Lease),
 		Router: n.Gateway,
-		DNS:    ipv4Servers(n.DNS),
-		NTP:    ipv4Servers(numericHosts(n.NTP)),
+		DNS:    serversLike(n.Address, n.DNS),
+		NTP:    serversLike(n.Address, numericHosts(n.NTP)),
 	}
 	if n.MTU != 1500 {
 		s.MTU = uint16(n.MTU)
@@ -92,11 +92,11 @@ func networkDHCPConfig(nic string, n site.Network, dir string) dhcp.Config {
 	}
 }
 
-// ipv4Servers are the servers that fit a DHCP option: IPv4, and eight at most.
-func ipv4Servers(all []netip.Addr) []netip.Addr {
+// serversLike are the servers that fit a DHCP option: of the family of own, and eight at most.
+func serversLike(own netip.Addr, all []netip.Addr) []netip.Addr {
 	var fit []netip.Addr
 	for _, a := range all {
-		if a.Is4() && len(fit) < 8 {
+		if a.Is4() == own.Is4() && len(fit) < 8 {
 			fit = append(fit, a)
 		}
 	}

@@ -3,11 +3,13 @@ package provisioning
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,22 +56,34 @@ func (p *Provisioner) newGate() *agentgate.Gate {
 // ServeAgents lets agents through to Ironic from the moment that the provisioning network has its address, and starts
 // again when the site changes that.
 func (p *Provisioner) ServeAgents(ctx context.Context, up func() bool) error {
-	addr := func() (netip.Addr, bool) { return p.Site().Networks.Provisioning.Address, true }
-	return rerun.OnChange(ctx, up, addr, func(ctx context.Context, addr netip.Addr) error {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", netip.AddrPortFrom(addr, ironic.Port).String())
-		if err != nil {
-			return fmt.Errorf("listen for agents: %w", err)
+	addrs := func() ([]netip.Addr, bool) { return gateAddrs(p.Site()), true }
+	return rerun.OnChange(ctx, up, addrs, func(ctx context.Context, addrs []netip.Addr) error {
+		var listeners []net.Listener
+		for _, addr := range addrs {
+			listener, err := new(net.ListenConfig).Listen(ctx, "tcp", netip.AddrPortFrom(addr, ironic.Port).String())
+			if err != nil {
+				for _, opened := range listeners {
+					err = errors.Join(err, opened.Close())
+				}
+				return fmt.Errorf("listen for agents: %w", err)
+			}
+			listeners = append(listeners, listener)
 		}
 
-		certificate := &cachedCertificate{issue: func() (tls.Certificate, error) { return p.gateCertificate(addr) }}
-		return p.Gate.Serve(ctx, listener, certificate.get)
+		certificate := &cachedCertificate{issue: func() (tls.Certificate, error) { return p.gateCertificate(addrs) }}
+		return p.Gate.Serve(ctx, certificate.get, listeners...)
 	})
 }
 
+// gateAddrs are where agents reach the gate, and pods if that is elsewhere.
+func gateAddrs(s *site.Site) []netip.Addr {
+	return slices.Compact([]netip.Addr{s.Networks.Provisioning.Address, s.InnerAddress()})
+}
+
 // isInside reports whether an address is this machine's own or a pod's: the kernel drops packets from elsewhere that
-// claim ours, and answers to a pod's address go to that pod.
+// claim ours of IPv4, and answers to a pod's address go to that pod. No program of the appliance calls from one of IPv6.
 func isInside(from netip.Addr, s *site.Site) bool {
-	return from.IsLoopback() || from == s.Networks.Provisioning.Address || s.Appliance.PodCIDR.Contains(from)
+	return from.IsLoopback() || from == s.InnerAddress() || s.Appliance.PodCIDR.Contains(from)
 }
 
 func (p *Provisioner) gateHost(mac string) (*agentgate.Host, bool) {
@@ -139,13 +153,13 @@ func (p *Provisioner) ironicHTTP() (string, *http.Client, error) {
 	return ironic.Endpoint(), p.agentClient, nil
 }
 
-func (p *Provisioner) gateCertificate(addr netip.Addr) (tls.Certificate, error) {
+func (p *Provisioner) gateCertificate(addrs []netip.Addr) (tls.Certificate, error) {
 	authority, err := p.Vault.Authority()
 	if err != nil {
 		return tls.Certificate{}, err
 	}
 
-	names := ca.Names{Of: "agentgate", Addrs: []netip.Addr{addr}}
+	names := ca.Names{Of: "agentgate", Addrs: addrs}
 	pair, _, err := authority.Issue("agentgate", names)
 	if err != nil {
 		return tls.Certificate{}, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firstlight.dev/firstlight/assets"
+	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/ca"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
 	"firstlight.dev/firstlight/daemon/engine/bringup"
@@ -17,6 +18,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/netboot"
 	"firstlight.dev/firstlight/daemon/metal/verify/fact"
+	"firstlight.dev/firstlight/pxe/scripttext"
 )
 
 const (
@@ -31,11 +33,21 @@ const kernelArgs = "console=tty0 console=ttyS0,115200 tsc=nowatchdog"
 func (p *Provisioner) ironic() ironic.Config {
 	return ironic.Config{
 		Addr:       p.Site().Networks.Provisioning.Address,
+		Inner:      p.Site().InnerAddress(),
 		HTTPPort:   netboot.HTTPPort,
 		Boot:       15 * time.Minute,
 		Forwarder:  bmctrust.Address,
-		KernelArgs: kernelArgs,
+		KernelArgs: ramdiskArgs(p.Site()),
 	}
+}
+
+// ramdiskArgs are kernelArgs, and the address for the ramdisk where it can lease none, since its udhcpc knows IPv4 alone:
+// the one that the machine loads its script from.
+func ramdiskArgs(s *site.Site) string {
+	if n := s.Networks.Provisioning; n.Address.Is6() {
+		return fmt.Sprintf("%s firstlight.address=%s/%d", kernelArgs, scripttext.AddressPlace, n.CIDR.Bits())
+	}
+	return kernelArgs
 }
 
 func (p *Provisioner) pod() (ironic.Pod, error) {

@@ -230,7 +230,7 @@ func (p *Provisioner) Ramdisk() metal3.Ramdisk {
 	return metal3.Ramdisk{
 		Kernel: "ramdisk/kernel",
 		Initrd: []string{"ramdisk/initramfs"},
-		Args:   append(p.ironic().InspectionArgs(), strings.Fields(kernelArgs)...),
+		Args:   append(p.ironic().InspectionArgs(), strings.Fields(ramdiskArgs(p.Site()))...),
 	}
 }
 

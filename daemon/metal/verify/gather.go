@@ -278,7 +278,12 @@ func (e *Engine) startVerification(
 
 	e.asking.Go(func() {
 		a := e.ask(ctx, question, t, what)
-		checks := VerifyNode(Findings{Node: st.node, Host: &h, Answer: a})
+		checks := VerifyNode(Findings{
+			Node:       st.node,
+			Host:       &h,
+			Answer:     a,
+			LeasesIPv6: func(l site.Link) bool { return e.Site().LeasesIPv6(st.node, l) },
+		})
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		st.proving, st.verifyDue = false, time.Now().Add(recheckInterval)

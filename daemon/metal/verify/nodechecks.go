@@ -18,6 +18,9 @@ type Findings struct {
 	Node   site.Node  // with its defaults
 	Host   *fact.Host // nil: there is none
 	Answer shell.Answer
+
+	// LeasesIPv6 reports whether a link's address by DHCP is one of IPv6; nil: none is.
+	LeasesIPv6 func(l site.Link) bool
 }
 
 // verificationChecks is what must hold of a node before it counts as launched.
@@ -198,14 +201,15 @@ func addressesMatch(f Findings) status.Check {
 			has = append(slices.Clone(has), m.Addresses...)
 		}
 
-		var v4 []string
+		isIPv6 := f.LeasesIPv6 != nil && f.LeasesIPv6(l)
+		var addresses []string
 		for _, p := range has {
-			if p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
-				v4 = append(v4, p.String())
+			if p.Addr().Is6() == isIPv6 && p.Addr().IsGlobalUnicast() {
+				addresses = append(addresses, p.String())
 			}
 		}
 
-		text := strings.Join(v4, ", ")
+		text := strings.Join(addresses, ", ")
 		if text == "" {
 			text = "no address"
 		}
@@ -214,12 +218,12 @@ func addressesMatch(f Findings) status.Check {
 		case l.Address.Method == "static" && !slices.Contains(has, l.Address.Prefix):
 			return failedCheck("check what cloud-init or Ignition reports on the node's console; an image whose network neither of them configures cannot be used with static addresses",
 				"link %s: %s has %s, site.yaml says %s", linkLabel(l), on.Name, text, l.Address.Prefix)
-		case l.Address.Method == "dhcp" && len(v4) == 0:
+		case l.Address.Method == "dhcp" && len(addresses) == 0:
 			return failedCheck(
 				"check whether the DHCP server of that network answers this MAC",
 				"link %s: %s got no address by DHCP", linkLabel(l), on.Name,
 			)
-		case l.Address.Method == "none" && len(v4) > 0:
+		case l.Address.Method == "none" && len(addresses) > 0:
 			return failedCheck(
 				"check what configures it on the node, or correct links in site.yaml",
 				"link %s: %s has %s, site.yaml says none", linkLabel(l), on.Name, text,

@@ -141,6 +141,29 @@ func TestProve(t *testing.T) {
 	}
 }
 
+// TestALeaseOfIPv6IsAnAddress where the site says so, and only there.
+func TestALeaseOfIPv6IsAnAddress(t *testing.T) {
+	f := proven(t)
+	f.Node.Links = nil
+	f.Answer.Report.NICs[0].Addresses = prefixes("fd00:22::33/128", "fe80::1/64")
+	p, _ := FirstProblem(VerifyNode(f))
+	assert.Equal(t, "addresses", p.Name)
+	f.LeasesIPv6 = func(l site.Link) bool { return l.MAC == "52:54:00:12:34:01" }
+	require.True(t, AllPassed(VerifyNode(f)), "%+v", VerifyNode(f))
+	f.Answer.Report.NICs[0].Addresses = prefixes("172.22.0.33/24", "fe80::1/64")
+	p, _ = FirstProblem(VerifyNode(f))
+	assert.Equal(t, "addresses", p.Name, "it is of the other family")
+}
+
+// TestANodeIsAskedAtItsAddressesOfIPv6Last.
+func TestANodeIsAskedAtItsAddressesOfIPv6Last(t *testing.T) {
+	link := func(p string) site.Link {
+		return site.Link{Address: site.LinkAddress{Method: "static", Prefix: netip.MustParsePrefix(p)}}
+	}
+	n := site.Node{Links: []site.Link{link("fd00:22::9/64"), link("10.0.0.9/24"), link("fe80::9/64")}}
+	assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("fd00:22::9")}, staticAddrs(n))
+}
+
 func TestWhatDHCPGaveIsAskedToo(t *testing.T) {
 	f := proven(t)
 	f.Node.Links = nil

@@ -9,6 +9,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -156,14 +157,15 @@ func linkMACs(l site.Link) []site.MAC {
 	return []site.MAC{l.MAC}
 }
 
-// staticAddrs are the node's own IPv4 addresses.
+// staticAddrs are the node's own addresses, those of IPv4 first.
 func staticAddrs(n site.Node) []netip.Addr {
 	var all []netip.Addr
 	for _, l := range n.Links {
-		if l.Address.Method == "static" && l.Address.Prefix.Addr().Is4() {
-			all = append(all, l.Address.Prefix.Addr())
+		if a := l.Address.Prefix.Addr(); l.Address.Method == "static" && !a.IsLinkLocalUnicast() {
+			all = append(all, a)
 		}
 	}
+	slices.SortStableFunc(all, func(a, b netip.Addr) int { return cmp.Compare(a.BitLen(), b.BitLen()) })
 	return all
 }
 

@@ -60,6 +60,12 @@ func (h *Server) runBoot(r *powerOnPeriod, network bool) {
 			continue
 		}
 
+		if err := h.checkRamdiskAddress(script.args); err != nil {
+			h.logEvent("boot: %v", err)
+			h.setState(r, Nothing, nil)
+			return
+		}
+
 		h.runRamdisk(r, script.args, trust)
 		return
 	}

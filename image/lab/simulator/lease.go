@@ -12,6 +12,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // leaseTimeout is how long a host waits for an answer before it asks for an address again.
@@ -43,6 +44,10 @@ func (h *Server) acquireAddress(ctx context.Context) error {
 }
 
 func (h *Server) requestLease(ctx context.Context) (addr netip.Addr, err error) {
+	if h.simulator.isIPv6() {
+		return h.requestLease6(ctx)
+	}
+
 	mac, err := net.ParseMAC(h.MAC)
 	if err != nil {
 		return addr, err
@@ -93,7 +98,7 @@ func (h *Server) setAddress(addr netip.Addr) error {
 			_ = netlink.AddrDel(link, &netlink.Addr{IPNet: hostNet(last)}) // it may be gone with the interface
 		}
 
-		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: hostNet(addr)}); err != nil {
+		if err := netlink.AddrReplace(link, hostAddr(addr)); err != nil {
 			return fmt.Errorf("set address %s: %w", addr, err)
 		}
 
@@ -143,6 +148,16 @@ func (f *Simulator) hasAddress(addr netip.Addr) bool {
 	return slices.ContainsFunc(f.hosts, func(h *Server) bool { return h.addr() == addr })
 }
 
+// hostAddr is an address of the shared interface. One of IPv6 is there at once: the server has asked for it, and nobody
+// else is asked whether it has it (RFC 4862, 5.4).
+func hostAddr(addr netip.Addr) *netlink.Addr {
+	a := &netlink.Addr{IPNet: hostNet(addr)}
+	if addr.Is6() {
+		a.Flags = unix.IFA_F_NODAD
+	}
+	return a
+}
+
 func hostNet(addr netip.Addr) *net.IPNet {
-	return &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(32, 32)}
+	return &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
 }

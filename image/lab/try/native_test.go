@@ -3,6 +3,7 @@ package try_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -129,6 +130,49 @@ func TestARackIsTried(t *testing.T) {
 	assert.NoDirExists(t, u.dir)
 	u.leavesNothing(machine, before, inside)
 	assert.Empty(t, container.FindCgroups("firstlight-try"))
+}
+
+// TestARackIsTriedByIPv6: nothing on the provisioning network has an address of IPv4. Servers lease theirs by DHCPv6, load
+// by HTTP, and are inspected and provisioned; the appliance's own Kubernetes is at an address that only it has.
+func TestARackIsTriedByIPv6(t *testing.T) {
+	image := sandbox.RequireRoot(t)
+	programs := t.TempDir()
+	program, err := sandbox.Build(t.Context(), ".", "./cmd/firstlight", programs)
+	require.NoError(t, err)
+	daemon, err := sandbox.Build(t.Context(), ".", "./cmd/firstlightd", programs)
+	require.NoError(t, err)
+	u := user{t, program, filepath.Join(t.TempDir(), "rack"), newMachineMounts(t).prefix()}
+	t.Cleanup(func() {
+		if t.Failed() {
+			u.logEnds()
+		}
+		_, err := try.Rack{Dir: u.dir}.TearDown()
+		assert.NoError(t, err)
+	})
+
+	began := time.Now()
+	u.must("--image", image, "--daemon", daemon, "--servers", "3", "--ipv6", "--timeout", "10m")
+	t.Logf("from the command to three provisioned servers by IPv6: %.0f s", time.Since(began).Seconds())
+	assert.Equal(t, 3, strings.Count(u.must("kubectl", "get", "bmh", "-A", "--no-headers"), " provisioned "))
+	assert.Contains(t, u.must("kubectl", "get", "nodes", "-o", "wide"), " 192.0.0.1 ")
+	addresses := u.must("shell", "ip", "-o", "address", "show", "dev", "provisioning", "scope", "global")
+	assert.Contains(t, addresses, "inet6 fd00:22::1/64")
+	assert.Equal(t, 1, strings.Count(addresses, "inet "), "IPv4 but for the appliance itself")
+	assert.Contains(t, addresses, "inet 192.0.0.1/32")
+	assert.NotContains(t, u.must("status"), "192.0.0.1", "people are told an address that no one reaches")
+	leases := u.must("shell", "cat", "/run/firstlight/dhcp/dhcpd.leases")
+	assert.Equal(t, 3, strings.Count(leases, "lease fd00:22::"))
+	network := u.must("kubectl", "-n", "metal3", "get", "secret", "node1-network-data", "-o", "jsonpath={.data.networkData}")
+	text, err := base64.StdEncoding.DecodeString(network)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"ipv6_dhcp"`)
+
+	// As after a power cut.
+	require.NoError(t, u.processes().Supervisor.Signal(syscall.SIGKILL))
+	u.must("--timeout", "10m")
+	for _, server := range u.writes() {
+		assert.Equal(t, 1, server, "a server in service was written to again")
+	}
 }
 
 // inTree is what the command printed as who has the tree as his directory sees it. Its directory is / here, so that paths

@@ -17,13 +17,11 @@ const (
 	bmcNIC          = "eth1"
 	baremetalNIC    = "eth2"
 
-	provisioningCIDR = "172.22.0.0/24"
-	bmcCIDR          = "172.23.0.0/24"
-	baremetalCIDR    = "172.24.0.0/24"
+	bmcCIDR       = "172.23.0.0/24"
+	baremetalCIDR = "172.24.0.0/24"
 
-	provisioningAddress = "172.22.0.1"
-	bmcAddress          = "172.23.0.1"
-	baremetalAddress    = "172.24.0.1"
+	bmcAddress       = "172.23.0.1"
+	baremetalAddress = "172.24.0.1"
 )
 
 // bmcUser is the user of every BMC of a rack.
@@ -32,14 +30,38 @@ const bmcUser = "admin"
 // firstBMC is the address of the first server's BMC; each further one has the next.
 func firstBMC() netip.Addr { return netip.MustParseAddr("172.23.0.101") }
 
+// provisioningNetwork is the network that servers boot from.
+func (o Order) provisioningNetwork() netip.Prefix {
+	if o.IPv6 {
+		return netip.MustParsePrefix("fd00:22::/64")
+	}
+	return netip.MustParsePrefix("172.22.0.0/24")
+}
+
 // bootServer is where servers find what they boot.
-const bootServer = "http://" + provisioningAddress + ":6180"
+func (o Order) bootServer() string {
+	return "http://" + netip.AddrPortFrom(o.provisioningNetwork().Addr().Next(), bootPort).String()
+}
+
+// api is where the appliance's API server listens.
+func (o Order) api() string {
+	if o.IPv6 {
+		return netip.AddrPortFrom(site.InnerIPv4(), apiPort).String()
+	}
+	return netip.AddrPortFrom(o.provisioningNetwork().Addr().Next(), apiPort).String()
+}
+
+// Ports of the appliance.
+const (
+	bootPort = 6180
+	apiPort  = 6443
+)
 
 // document is the site of a rack: what an owner would write who has these servers. No cluster is asked for, since
 // simulated servers have no system that could be a node of one.
 var document = template.Must(template.New(siteFile).Parse(`name: try
 networks:
-  provisioning: {interface: {{.Provisioning}}, cidr: {{.ProvisioningCIDR}}}
+  provisioning: {interface: {{.Provisioning}}, cidr: "{{.ProvisioningCIDR}}"}
   bmc: {interface: {{.BMC}}, cidr: {{.BMCCIDR}}, address: {{.BMCAddress}}}
   baremetal: {interface: {{.Baremetal}}, cidr: {{.BaremetalCIDR}}, address: {{.BaremetalAddress}}}
 clusters: []
@@ -52,7 +74,7 @@ nodes:
 `))
 
 // siteDocument is the site for these servers.
-func siteDocument(servers []*simulator.Server) (string, error) {
+func siteDocument(provisioning netip.Prefix, servers []*simulator.Server) (string, error) {
 	entries := make([]string, len(servers))
 	for i, s := range servers {
 		entries[i] = strings.TrimRight(s.SiteEntry(), "\n")
@@ -61,7 +83,7 @@ func siteDocument(servers []*simulator.Server) (string, error) {
 	var out bytes.Buffer
 	if err := document.Execute(&out, map[string]any{
 		"Provisioning":     provisioningNIC,
-		"ProvisioningCIDR": provisioningCIDR,
+		"ProvisioningCIDR": provisioning,
 		"BMC":              bmcNIC,
 		"BMCCIDR":          bmcCIDR,
 		"BMCAddress":       bmcAddress,

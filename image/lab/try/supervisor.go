@@ -88,7 +88,7 @@ func (s *supervisor) connect(ctx context.Context) error {
 	}
 
 	// All servers share one interface, and each has an address of its own from DHCP.
-	if err := s.cables[0].bridge.IP(ctx, "route add "+provisioningCIDR+" dev "+netns.BridgeName); err != nil {
+	if err := s.cables[0].bridge.IP(ctx, fmt.Sprintf("route add %s dev %s", s.made.Order.provisioningNetwork(), netns.BridgeName)); err != nil {
 		return err
 	}
 
@@ -117,7 +117,7 @@ func (s *supervisor) openConsole(context.Context) error {
 func (s *supervisor) addServers(context.Context) (err error) {
 	s.servers, err = simulator.Start(simulator.Config{
 		Hosts:     s.made.Order.Servers,
-		Boot:      bootServer,
+		Boot:      s.made.Order.bootServer(),
 		BMC:       firstBMC(),
 		Username:  bmcUser,
 		Password:  s.made.Password,
@@ -131,7 +131,7 @@ func (s *supervisor) addServers(context.Context) (err error) {
 		return err
 	}
 
-	text, err := siteDocument(s.servers.Hosts())
+	text, err := siteDocument(s.made.Order.provisioningNetwork(), s.servers.Hosts())
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (s *supervisor) listen(context.Context) error {
 		to   string
 	}{
 		{s.before.Page, baremetalAddress + ":443"},
-		{s.before.API, provisioningAddress + ":6443"},
+		{s.before.API, s.made.Order.api()},
 	} {
 		forward, err := listenForward(f.port, f.to, network)
 		if err != nil {

@@ -51,6 +51,7 @@ const MaxServers = 50
 type Order struct {
 	Image   string `json:"image"` // absolute path of the stick's image
 	Servers int    `json:"servers"`
+	IPv6    bool   `json:"ipv6,omitempty"`   // servers boot by IPv6, and have no IPv4
 	Daemon  string `json:"daemon,omitempty"` // absolute path of a firstlightd in place of the image's; "": none
 }
 
@@ -166,6 +167,7 @@ func describeDifferences(have, want Order) string {
 	}{
 		{"image", have.Image, want.Image},
 		{"servers", have.Servers, want.Servers},
+		{"ipv6", have.IPv6, want.IPv6},
 		{"daemon", have.Daemon, want.Daemon},
 	} {
 		if d.have != d.want {

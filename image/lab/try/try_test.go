@@ -46,14 +46,15 @@ func TestMachinesAreRefused(t *testing.T) {
 // TestTheSiteIsOne that the appliance takes, with every server, also with none.
 func TestTheSiteIsOne(t *testing.T) {
 	for _, n := range []int{0, 1, 3} {
+		order := Order{Servers: n, IPv6: n == 1}
 		servers, err := simulator.Start(simulator.Config{
 			Hosts:    n,
-			Boot:     bootServer,
+			Boot:     order.bootServer(),
 			BMC:      netip.MustParseAddr("127.26.0.1"),
 			Password: "a-password",
 		})
 		require.NoError(t, err)
-		text, err := siteDocument(servers.Hosts())
+		text, err := siteDocument(order.provisioningNetwork(), servers.Hosts())
 		require.NoError(t, servers.Close())
 		require.NoError(t, err)
 		read, problems := site.Load(siteFile, []byte(text))
