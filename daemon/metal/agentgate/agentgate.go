@@ -108,7 +108,7 @@ func (g *Gate) LastClaim(host string) (sentence string, at time.Time) { return g
 // Serve answers on a listener, with TLS and the certificate that is asked for at each handshake, until ctx ends. It
 // closes the listener.
 func (g *Gate) Serve(
-	ctx context.Context, listener net.Listener, certificate func() (*tls.Certificate, error),
+	ctx context.Context, listener net.Listener, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error),
 ) error {
 	g.silence.Interval = time.Minute
 	g.nodeBodies, g.unknownBodies = semaphore.NewWeighted(nodeRoom), semaphore.NewWeighted(unknownRoom)
@@ -117,7 +117,7 @@ func (g *Gate) Serve(
 		Log:     g.Log,
 		TLS: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },
+			GetCertificate: certificate,
 		},
 		Connections: maxConnections,
 		PerClient:   maxPerAddress,
