@@ -333,6 +333,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}},
 		{"log-in to nodes", d.loginKey.Run},
 		{"passwords of BMCs", d.passwords.Run},
+		{"password of the stand-in BMC", d.metal.StandIn.Run},
 		{"authority", d.runAuthority},
 		{"key of packages", d.runPackages},
 		{"consoles", d.consoles.Run},

@@ -54,6 +54,9 @@ func (d *Daemon) Document() status.Document {
 	if note := d.packagesKey.Note(); note != "" {
 		doc.Notes = append(doc.Notes, note)
 	}
+	if note := d.metal.StandIn.Note(); note != "" {
+		doc.Notes = append(doc.Notes, note)
+	}
 	if note := d.updater.Note(); note != "" {
 		doc.Notes = append(doc.Notes, note)
 	}

@@ -27,6 +27,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/mirror"
 	"firstlight.dev/firstlight/daemon/metal/packages"
+	"firstlight.dev/firstlight/daemon/metal/standinbmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/uploads/serving"
 )
@@ -238,6 +239,8 @@ func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 		return d.rotatePackages()
 	case "cluster":
 		return d.rotateCluster(nodes)
+	case "standin-bmc":
+		return d.rotateStandIn()
 	case "ironic":
 		if err := ironic.RotateCredentials(vault.SecretDir); err != nil {
 			return "", err
@@ -246,6 +249,20 @@ func (d *Daemon) rotate(secret string, nodes []string) (string, error) {
 		return "Ironic and its operator restart with another password. Servers notice nothing.", nil
 	}
 	return "", fmt.Errorf("nothing replaces %q on demand; firstlightd secrets says how each secret is replaced", secret)
+}
+
+// rotateStandIn begins to replace the password of the stand-in BMC.
+func (d *Daemon) rotateStandIn() (string, error) {
+	if !d.stageReady(authorityMinted)() {
+		return "", errors.New("the appliance is still starting; firstlightd status says how far it is")
+	}
+	err := d.metal.StandIn.BeginRotation()
+	if errors.Is(err, standinbmc.ErrRotating) {
+		return "", fmt.Errorf("%w; firstlightd status says what it waits for", err)
+	}
+	d.metal.Recheck()
+	return "Ironic gets another password of the stand-in BMC for every node without a BMC, and the former one is taken until " +
+		"it has. firstlightd status names nodes that are waited for. Servers notice nothing.", err
 }
 
 // rotateAuthority begins to replace the authority.

@@ -12,7 +12,7 @@ import (
 func newRotateCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
-		Use:   "rotate authority|packages|nodes|ironic|bmc [NODE...]|cluster NAME",
+		Use:   "rotate authority|packages|nodes|ironic|standin-bmc|bmc [NODE...]|cluster NAME",
 		Short: "Replace a secret of the appliance while the rack is in service",
 		Long: `Replace a secret of the appliance while the rack is in service. A power cut at any moment is gone on from.
 
@@ -31,6 +31,9 @@ is taken from every node. A machine of Cluster API that was told of the current 
 replaced.
 
 ironic: the password of Ironic's API. Ironic and its operator restart; servers notice nothing.
+
+standin-bmc: the password by which Ironic speaks to what stands in for the BMC of nodes that have none. The former one is
+taken until Ironic has the next one for each of them.
 
 bmc: the passwords of BMCs, of all or of those of the nodes that are named, by Redfish or IPMI as site.yaml has it. Each
 next password is on DATA before its BMC is asked, and Ironic gets it when the BMC has taken a login with it. A BMC that
@@ -73,7 +76,7 @@ func completeRotate(socket *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		switch {
 		case len(args) == 0:
-			return []cobra.Completion{"authority", "packages", "nodes", "ironic", "bmc", "cluster"}, cobra.ShellCompDirectiveNoFileComp
+			return []cobra.Completion{"authority", "packages", "nodes", "ironic", "standin-bmc", "bmc", "cluster"}, cobra.ShellCompDirectiveNoFileComp
 		case args[0] == "bmc":
 			return nodes(cmd, args, begun)
 		}
