@@ -86,8 +86,8 @@ func TestTheFormerPasswordIsTakenUntilIronicHasTheNext(t *testing.T) {
 	assert.NotEqual(t, next, r.present())
 }
 
-// TestThePowerFailsInARotation between its two files: what was taken is taken, and it can be asked for again.
-func TestThePowerFailsInARotation(t *testing.T) {
+// TestThePowerFailsWhileTheStandInGetsItsPassword between its two files: what was taken is taken, and it can be asked for again.
+func TestThePowerFailsWhileTheStandInGetsItsPassword(t *testing.T) {
 	r := newRotated(t)
 	former := r.present()
 	require.NoError(t, os.WriteFile(filepath.Join(r.Dir, formerName), []byte(former), 0o600))
