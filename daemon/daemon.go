@@ -335,6 +335,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}},
 		{"log-in to nodes", d.loginKey.Run},
 		{"passwords of BMCs", d.passwords.Run},
+		{"password of the stand-in BMC", d.metal.StandIn.Run},
 		{"authority", d.runAuthority},
 		{"key of packages", d.runPackages},
 		{kubernetesPart, func(ctx context.Context) error { return d.kubeSigners.Run(ctx) }},

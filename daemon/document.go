@@ -57,6 +57,9 @@ func (d *Daemon) Document() status.Document {
 	if note := d.kubeSigners.Note(); note != "" {
 		doc.Notes = append(doc.Notes, note)
 	}
+	if note := d.metal.StandIn.Note(); note != "" {
+		doc.Notes = append(doc.Notes, note)
+	}
 	if note := d.updater.Note(); note != "" {
 		doc.Notes = append(doc.Notes, note)
 	}

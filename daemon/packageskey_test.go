@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,6 +22,7 @@ import (
 	"firstlight.dev/firstlight/daemon/engine/remote/sshtest"
 	"firstlight.dev/firstlight/daemon/metal/authority"
 	"firstlight.dev/firstlight/daemon/metal/packages"
+	"firstlight.dev/firstlight/daemon/metal/packages/apttest"
 )
 
 // packagesRack is nodes in service whose apt, which is this machine's, asks the repository of one appliance.
@@ -31,6 +31,7 @@ type packagesRack struct {
 	dir    string // has key and repository
 	login  ssh.Signer
 	nodes  []*sshtest.Node
+	apt    []apttest.Client // of nodes
 	away   map[int]bool
 	others []string // clusters that are being changed
 	told   string   // what a machine of Cluster API was told
@@ -40,11 +41,6 @@ type packagesRack struct {
 const packagesFile = "etc/firstlight/packages.asc"
 
 func newPackagesRack(t *testing.T, nodes int) *packagesRack {
-	for _, program := range []string{"apt-get", "gpgv"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("needs %s of Debian", program)
-		}
-	}
 	r := &packagesRack{t: t, dir: t.TempDir(), login: sshtest.NewKey(t), away: map[int]bool{}}
 	for range nodes {
 		r.add(string(r.open().Public()))
@@ -63,16 +59,8 @@ func (r *packagesRack) add(trusted string) {
 	if trusted != "" {
 		n.Put(packagesFile, trusted)
 	}
-	n.Put("apt.conf", fmt.Sprintf(`Dir::State "%[1]s/apt"; Dir::State::status "%[1]s/apt/status"; Dir::Cache "%[1]s/apt";
-Dir::Etc "%[1]s/apt"; Dir::Etc::sourcelist "%[1]s/apt/sources.list"; Dir::Etc::sourceparts "-"; APT::Sandbox::User "root";
-Acquire::Languages "none"; APT::Architecture "amd64";`, n.Dir))
-	n.Put("apt/status", "")
-	n.Put("apt/lists/partial/.keep", "")
-	n.Put("apt/archives/partial/.keep", "")
-	n.Put("apt/apt.conf.d/.keep", "")
-	n.Put("apt/preferences.d/.keep", "")
-	n.Put("apt/sources.list", fmt.Sprintf("deb [signed-by=%s/%s check-date=no] copy:%s/debian firstlight main\n", n.Dir, packagesFile, r.dir))
 	r.nodes = append(r.nodes, n)
+	r.apt = append(r.apt, apttest.New(r.t, filepath.Join(n.Dir, packagesFile), "copy:"+filepath.Join(r.dir, "debian"), packages.Suite))
 }
 
 func packagesAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, byte(31 + i)}) }
@@ -129,15 +117,13 @@ func (r *packagesRack) update() {
 	if _, err := os.Stat(filepath.Join(r.dir, "debian")); errors.Is(err, os.ErrNotExist) {
 		return
 	}
-	for _, n := range r.nodes {
+	for i, n := range r.nodes {
 		if n.Get(packagesFile) == "" {
 			continue
 		}
-		cmd := exec.Command("apt-get", "update")
-		cmd.Env = append(os.Environ(), "LC_ALL=C", "APT_CONFIG="+n.Dir+"/apt.conf")
-		out, err := cmd.CombinedOutput()
-		require.NoError(r.t, err, "%s", out)
-		require.NotRegexp(r.t, "(?m)^(W|E|Err):", string(out), n.Addr)
+		out, err := r.apt[i].Run("apt-get", "update")
+		require.NoError(r.t, err, out)
+		require.NotRegexp(r.t, "(?m)^(W|E|Err):", out, n.Addr)
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"firstlight.dev/firstlight/daemon/metal/metal3"
 	"firstlight.dev/firstlight/daemon/metal/mirror"
 	"firstlight.dev/firstlight/daemon/metal/packages"
+	"firstlight.dev/firstlight/daemon/metal/standinbmc"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 	"firstlight.dev/firstlight/daemon/uploads/serving"
 )
@@ -224,14 +225,15 @@ func isBeingChanged(c status.Cluster) bool {
 // rotations begin what vault.Rotations lists, by its names; names are what it is of, all if there are none.
 func (d *Daemon) rotations() map[string]func(names []string) (string, error) {
 	return map[string]func(names []string) (string, error){
-		"authority":  func([]string) (string, error) { return d.rotateAuthority() },
-		"packages":   func([]string) (string, error) { return d.rotatePackages() },
-		"nodes":      func([]string) (string, error) { return d.rotateLogin() },
-		"host-key":   func([]string) (string, error) { return d.rotateHostKey() },
-		"kubernetes": func([]string) (string, error) { return d.rotateKubernetes() },
-		"ironic":     func([]string) (string, error) { return d.rotateIronic() },
-		"bmc":        d.rotateBMCs,
-		"cluster":    d.rotateCluster,
+		"authority":   func([]string) (string, error) { return d.rotateAuthority() },
+		"packages":    func([]string) (string, error) { return d.rotatePackages() },
+		"nodes":       func([]string) (string, error) { return d.rotateLogin() },
+		"host-key":    func([]string) (string, error) { return d.rotateHostKey() },
+		"kubernetes":  func([]string) (string, error) { return d.rotateKubernetes() },
+		"ironic":      func([]string) (string, error) { return d.rotateIronic() },
+		"standin-bmc": func([]string) (string, error) { return d.rotateStandIn() },
+		"bmc":         d.rotateBMCs,
+		"cluster":     d.rotateCluster,
 	}
 }
 
@@ -276,6 +278,20 @@ func (d *Daemon) rotateHostKey() (string, error) {
 	return fmt.Sprintf("The appliance shows the host key %s from now on; sessions stay. Who has run firstlight login, or has "+
 		"logged in with ssh (OpenSSH 8.5 or newer), since %s knows it. Others are told of a changed key: compare it with this "+
 		"one. Make an away copy afterwards.", fingerprint, since.UTC().Format("2006-01-02 15:04 UTC")), nil
+}
+
+// rotateStandIn begins to replace the password of the stand-in BMC.
+func (d *Daemon) rotateStandIn() (string, error) {
+	if !d.stageReady(authorityMinted)() {
+		return "", errors.New("the appliance is still starting; firstlightd status says how far it is")
+	}
+	err := d.metal.StandIn.BeginRotation()
+	if errors.Is(err, standinbmc.ErrRotating) {
+		return "", fmt.Errorf("%w; firstlightd status says what it waits for", err)
+	}
+	d.metal.Recheck()
+	return "Ironic gets another password of the stand-in BMC for every node without a BMC, and the former one is taken until " +
+		"it has. firstlightd status names nodes that are waited for. Servers notice nothing.", err
 }
 
 // rotateAuthority begins to replace the authority.

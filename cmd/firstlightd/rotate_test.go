@@ -17,7 +17,7 @@ func TestRotateTakesWhatASecretIsOf(t *testing.T) {
 	} {
 		assert.Equal(t, ok, cmd.Args(cmd, strings.Fields(line)) == nil, line)
 	}
-	assert.Equal(t, "rotate authority|packages|nodes|host-key|kubernetes|ironic|bmc [NODE...]|cluster NAME", cmd.Use)
+	assert.Equal(t, "rotate authority|packages|nodes|host-key|kubernetes|ironic|standin-bmc|bmc [NODE...]|cluster NAME", cmd.Use)
 
 	offered, _ := cmd.ValidArgsFunction(cmd, nil, "")
 	assert.Len(t, offered, len(vault.Rotations()))

@@ -301,14 +301,15 @@ func TestWhatActionsDo(t *testing.T) {
 
 		"remove-tenant": "firstlight:ann@laptop: remove alpha a of edge",
 
-		"rotate-authority":  "rotate authority []",
-		"rotate-packages":   "rotate packages []",
-		"rotate-nodes":      "rotate nodes []",
-		"rotate-host-key":   "rotate host-key []",
-		"rotate-kubernetes": "rotate kubernetes []",
-		"rotate-ironic":     "rotate ironic []",
-		"rotate-bmc":        `rotate bmc ["node-001"]`,
-		"rotate-cluster":    `rotate cluster ["far"]`,
+		"rotate-authority":   "rotate authority []",
+		"rotate-packages":    "rotate packages []",
+		"rotate-nodes":       "rotate nodes []",
+		"rotate-host-key":    "rotate host-key []",
+		"rotate-kubernetes":  "rotate kubernetes []",
+		"rotate-ironic":      "rotate ironic []",
+		"rotate-standin-bmc": "rotate standin-bmc []",
+		"rotate-bmc":         `rotate bmc ["node-001"]`,
+		"rotate-cluster":     `rotate cluster ["far"]`,
 	}
 	for _, a := range actions() {
 		r := newFixture(t)

@@ -182,7 +182,6 @@ func (s *Server) Serve(ctx context.Context, ready func() bool) error {
 
 // serve answers on listeners until ctx ends.
 func (s *Server) serve(ctx context.Context, addrs []netip.Addr, listeners []net.Listener) error {
-	certificate := &cachedCertificate{issue: func() (tls.Certificate, error) { return s.issue(addrs) }}
 	server := &limit.Server{
 		Handler:     s.handler,
 		Log:         s.log,
@@ -190,7 +189,7 @@ func (s *Server) serve(ctx context.Context, addrs []netip.Addr, listeners []net.
 		PerClient:   perClient,
 		TLS: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate.get() },
+			GetCertificate: s.certificate(addrs).Certificate,
 		},
 	}
 	if err := server.Serve(ctx, listeners...); err != nil && ctx.Err() == nil {
@@ -205,19 +204,9 @@ func (s *Server) addresses() []netip.Addr {
 	return firewall.Addresses(Name, s.sources.Site(), s.sources.Networks())
 }
 
-// issue is the certificate for the addresses, by the appliance's authority.
-func (s *Server) issue(addrs []netip.Addr) (tls.Certificate, error) {
-	authority, err := s.authority()
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-
-	pair, _, err := authority.Issue(Name, ca.Names{Of: Name, Addrs: addrs, Browsers: true})
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-
-	return tls.X509KeyPair(pair.Cert, pair.Key)
+// certificate is that for the addresses, by the appliance's authority.
+func (s *Server) certificate(addrs []netip.Addr) *ca.Server {
+	return &ca.Server{Authority: s.authority, Names: ca.Names{Of: Name, Addrs: addrs, Browsers: true}}
 }
 
 // Login mints a code for the browser of someone who is called USER@HOST, and says where it can be used. The error is for
@@ -234,7 +223,7 @@ func (s *Server) Login(role, user string) (status.Login, error) {
 			"give networks.baremetal one, or allow the page on another network of site.yaml, such as bmc: {allow: [page]}")
 	}
 
-	certificate, err := s.issue(addrs)
+	certificate, err := s.certificate(addrs).Issue()
 	if err != nil {
 		return status.Login{}, err
 	}

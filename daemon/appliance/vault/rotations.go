@@ -50,6 +50,10 @@ API is away while its parts start again; other pods go on running.`},
 		{Name: "ironic", What: "the password of Ironic", About: `
 Ironic and its operator restart; servers notice nothing.`},
 
+		{Name: "standin-bmc", What: "the password of the stand-in BMC", About: `
+Ironic speaks by it to what stands in for the BMC of nodes that have none. The former one is taken until Ironic has the
+next one for each of them.`},
+
 		{Name: "bmc", Of: RotatedNodes, What: "passwords of BMCs", About: `
 Of all BMCs or of those of the nodes that are named, by Redfish or IPMI as site.yaml has it. Each next password is on
 DATA before its BMC is asked, and Ironic gets it when the BMC has taken a login with it. A BMC that refuses is named,

@@ -49,7 +49,7 @@ func Secrets() []Secret {
 			Objects: []string{"metal3/ironic-config", "metal3/ironic-credentials", "metal3/operator-ironic-auth"},
 			Used:    "Ironic's API: operator, daemon, the command baremetal", Rotated: "firstlightd rotate ironic"},
 		{Name: "password of the stand-in BMC", Owner: "appliance", Files: []string{data + "/secret/standinbmc/"}, Away: true,
-			Used: "Ironic, about nodes without a BMC", Rotated: never},
+			Used: "Ironic, about nodes without a BMC", Rotated: "firstlightd rotate standin-bmc"},
 		{Name: "key of packages", Owner: "appliance", Files: []string{data + "/secret/packages.key", data + "/secret/packages.key.*"}, Away: true,
 			Used: "signs the Debian repository; apt of nodes trusts it for that", Rotated: "firstlightd rotate packages"},
 		{Name: "logins of BMCs", Owner: "site, or who applied the host",

@@ -63,3 +63,17 @@ func ChangeAll(ctx context.Context, nodes []Installed, do func(context.Context, 
 	slices.Sort(waiting)
 	return waiting
 }
+
+// namedLimit is how many are named of those who are waited for; their reasons are long.
+const namedLimit = 5
+
+// DescribeWaiting is the end of a sentence for people that names those who are waited for, each with the reason, as
+// ChangeAll returns them. There is one at least.
+func DescribeWaiting(all []string) string {
+	named := all[:min(len(all), namedLimit)]
+	text := fmt.Sprintf("it is waited for %d: %s", len(all), strings.Join(named, "; "))
+	if more := len(all) - len(named); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}

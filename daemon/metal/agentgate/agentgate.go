@@ -109,7 +109,7 @@ func (g *Gate) LastClaim(host string) (sentence string, at time.Time) { return g
 // Serve answers on listeners, with TLS and the certificate that is asked for at each handshake, until ctx ends. It
 // closes the listeners.
 func (g *Gate) Serve(
-	ctx context.Context, certificate func() (*tls.Certificate, error), listeners ...net.Listener,
+	ctx context.Context, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error), listeners ...net.Listener,
 ) error {
 	g.silence.Interval = time.Minute
 	g.nodeBodies, g.unknownBodies = semaphore.NewWeighted(nodeRoom), semaphore.NewWeighted(unknownRoom)
@@ -120,7 +120,7 @@ func (g *Gate) Serve(
 			Log:     g.Log,
 			TLS: &tls.Config{
 				MinVersion:     tls.VersionTLS12,
-				GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },
+				GetCertificate: certificate,
 			},
 			Connections: maxConnections,
 			PerClient:   maxPerAddress,

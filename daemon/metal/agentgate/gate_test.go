@@ -126,7 +126,9 @@ func newFixture(t *testing.T) *fixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Serve(ctx, func() (*tls.Certificate, error) { return &ironic.TLS.Certificates[0], nil }, far{inner})
+		ended <- b.Serve(ctx, func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return &ironic.TLS.Certificates[0], nil
+		}, far{inner})
 	}()
 	t.Cleanup(func() {
 		cancel()

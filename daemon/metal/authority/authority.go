@@ -117,25 +117,21 @@ func (r *Rotation) Round(ctx context.Context) error {
 
 // findWaiting tells everyone what to trust, and returns those who do not yet.
 func (r *Rotation) findWaiting(ctx context.Context, trust Trust, f Facts) ([]string, error) {
-	all, err := r.Installing()
+	begun, err := r.Installing()
 	if err != nil || f.Stage == ca.Asked {
-		return all, err
+		return begun, err
 	}
-
-	if err := r.Own(ctx); err != nil {
-		all = append(all, fmt.Sprintf("this appliance: %v", err))
-	}
+	own := r.Own(ctx)
 
 	// The former one is taken from nodes when nothing that it signed is served any more.
 	trusted := trust.PEM()
-	if f.Stage == ca.Switched && f.Age >= f.Settle && len(all) == 0 {
+	if f.Stage == ca.Switched && f.Age >= f.Settle && len(begun) == 0 && own == nil {
 		trusted = trust.Current()
 	}
-	unchanged, err := r.writeTrust(ctx, trusted)
+	all, err := r.writeTrust(ctx, trusted)
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, unchanged...)
 
 	if f.Stage == ca.Introduced {
 		told, err := r.Told(ctx, trust.Current(), trust.Next())
@@ -146,11 +142,16 @@ func (r *Rotation) findWaiting(ctx context.Context, trust Trust, f Facts) ([]str
 	}
 
 	// Logging in takes a while.
-	begun, err := r.Installing()
-	for _, who := range begun {
+	later, err := r.Installing()
+	for _, who := range append(begun, later...) {
 		if !slices.Contains(all, who) {
 			all = append(all, who)
 		}
+	}
+
+	// Last, as it may take an hour in which somebody can see to the others.
+	if own != nil {
+		all = append(all, fmt.Sprintf("this appliance: %v", own))
 	}
 	return all, err
 }
@@ -220,7 +221,7 @@ func (r *Rotation) Note() string {
 
 	switch {
 	case len(r.wait) > 0:
-		return fmt.Sprintf("%s; it is waited for %d: %s", text, len(r.wait), r.wait[0])
+		return text + "; " + remote.DescribeWaiting(r.wait)
 	case r.stage == ca.Asked:
 		return text
 	}

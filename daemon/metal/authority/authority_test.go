@@ -202,6 +202,22 @@ func TestMachinesThatNobodyLogsInToAreWaitedFor(t *testing.T) {
 	assert.Equal(t, ca.Switched, stage)
 }
 
+// TestNodesAreNamedBeforeTheAppliance, which may wait for long: each that has not come to what is to be trusted, and those
+// that answer have.
+func TestNodesAreNamedBeforeTheAppliance(t *testing.T) {
+	r := newRack(t)
+	require.NoError(t, r.open().BeginRotation())
+	r.round()
+	r.away[1] = true
+	r.told = []string{"edge/worker-1: replace the machine"}
+	r.own = errors.New("cluster-api-ready: the stages before it")
+	rotation, stage := r.round()
+	assert.Equal(t, ca.Introduced, stage)
+	assert.Regexp(t, "^The next authority is there and signs nothing yet; it is waited for 3: node2: log in to 127.0.0.99[^;]*; "+
+		"edge/worker-1: replace the machine; this appliance: cluster-api-ready: the stages before it$", rotation.Note())
+	assert.Equal(t, strings.TrimSpace(string(r.open().PEM())), r.nodes[0].Get(trustFile))
+}
+
 // TestANodeThatTrustsTheFormerAloneIsHealed: it was installed by what had begun before, however that came.
 func TestANodeThatTrustsTheFormerAloneIsHealed(t *testing.T) {
 	r := newRack(t)

@@ -18,6 +18,7 @@ import (
 
 	"firstlight.dev/firstlight/assets/site"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/engine/remote"
 	"firstlight.dev/firstlight/daemon/metal/verify/bmc"
 )
 
@@ -236,9 +237,8 @@ func (r *Rotation) Notes() (notes []string) {
 	}
 
 	r.mu.Lock()
-	if n := len(r.waiting); n > 0 {
-		notes = append(notes, fmt.Sprintf("The passwords of BMCs are being replaced; it is waited for %d: %s", n,
-			r.waiting[0]))
+	if len(r.waiting) > 0 {
+		notes = append(notes, "The passwords of BMCs are being replaced; "+remote.DescribeWaiting(r.waiting))
 	}
 	r.mu.Unlock()
 

@@ -153,7 +153,7 @@ func (r *Rotation) Note() string {
 	if r.halfway {
 		text = "The former log-in to nodes still lets in where"
 	}
-	return fmt.Sprintf("%s; it is waited for %d: %s", text, len(r.waiting), r.waiting[0])
+	return text + "; " + remote.DescribeWaiting(r.waiting)
 }
 
 // blob is what of a key is in every line of authorized_keys that lets it in.

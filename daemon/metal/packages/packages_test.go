@@ -21,6 +21,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/ulikunitz/xz"
+
+	"firstlight.dev/firstlight/daemon/metal/packages/apttest"
 )
 
 const hello = "Package: hello\nVersion: 1:2.10-3~bpo+1\nArchitecture: amd64\nMaintainer: nobody <nobody@example.org>\nDepends: libc6 (>= 2.36)\nDescription: says hello\n And no more.\n"
@@ -256,45 +258,21 @@ func TestKey(t *testing.T) {
 	assert.ErrorContains(t, err, "holds no key")
 }
 
-// client is the apt of this machine, with a configuration and a memory of its own. It trusts what is in key.
+// client is an apt that trusts what it was told last.
 type client struct {
-	t   *testing.T
-	dir string
-	key string // path
+	apttest.Client
+	t *testing.T
 }
 
 func newClient(t *testing.T, served string) client {
-	for _, program := range []string{"apt-get", "apt-cache", "gpgv"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("needs %s of Debian", program)
-		}
-	}
-	dir := t.TempDir()
-	c := client{t, dir, filepath.Join(dir, "key.asc")}
-	for _, d := range []string{"lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d", "dpkg"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "dpkg/status"), nil, 0o644))
-	source := fmt.Appendf(nil, "deb [signed-by=%s check-date=no] copy:%s %s main\n", c.key, served, Suite)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "sources.list"), source, 0o644))
-	return c
-}
-
-// run returns what a command of apt prints.
-func (c client) run(program string, args ...string) (string, error) {
-	cmd := exec.Command(program, append([]string{"-o", "Dir::State=" + c.dir, "-o", "Dir::State::status=" + c.dir + "/dpkg/status",
-		"-o", "Dir::Cache=" + c.dir + "/cache", "-o", "Dir::Etc=" + c.dir + "/etc", "-o", "Dir::Etc::sourcelist=" + c.dir + "/sources.list",
-		"-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User=root", "-o", "APT::Architecture=amd64", "-o", "Acquire::Languages=none"}, args...)...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return client{apttest.New(t, filepath.Join(t.TempDir(), "key.asc"), "copy:"+served, Suite), t}
 }
 
 // update returns what apt says to a repository, by what it is told to trust.
 func (c client) update(trusted []byte) string {
 	c.t.Helper()
-	require.NoError(c.t, os.WriteFile(c.key, trusted, 0o644))
-	text, err := c.run("apt-get", "update")
+	require.NoError(c.t, os.WriteFile(c.Key, trusted, 0o644))
+	text, err := c.Run("apt-get", "update")
 	require.NoError(c.t, err, text)
 	return text
 }
@@ -305,11 +283,11 @@ func TestAptTakesIt(t *testing.T) {
 	c := newClient(t, served)
 	_, err := r.Write(t.Context())
 	require.NoError(t, err)
-	out, err := exec.Command("gpgv", "--keyring", dearmored(t, r.Key, c.dir), filepath.Join(served, "dists", Suite, "InRelease")).CombinedOutput()
+	out, err := exec.Command("gpgv", "--keyring", dearmored(t, r.Key, t.TempDir()), filepath.Join(served, "dists", Suite, "InRelease")).CombinedOutput()
 	require.NoError(t, err, string(out))
 
 	assert.NotContains(t, c.update(r.Key.Public()), "W:", "apt complains")
-	text, err := c.run("apt-cache", "policy", "hello", "mine")
+	text, err := c.Run("apt-cache", "policy", "hello", "mine")
 	require.NoError(t, err, text)
 	assert.Contains(t, text, "Candidate: 1:2.10-3~bpo+1")
 	assert.Contains(t, text, "Candidate: 1\n")
@@ -318,7 +296,7 @@ func TestAptTakesIt(t *testing.T) {
 	signed, err := os.ReadFile(release)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(release, bytes.Replace(signed, []byte("Firstlight"), []byte("Somebodyel"), 1), 0o644))
-	text, _ = c.run("apt-get", "update")
+	text, _ = c.Run("apt-get", "update")
 	assert.Contains(t, text, "BADSIG", "a forged index was taken")
 }
 

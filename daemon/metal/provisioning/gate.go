@@ -2,7 +2,6 @@ package provisioning
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	metal3api "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -70,8 +68,8 @@ func (p *Provisioner) ServeAgents(ctx context.Context, up func() bool) error {
 			listeners = append(listeners, listener)
 		}
 
-		certificate := &cachedCertificate{issue: func() (tls.Certificate, error) { return p.gateCertificate(addrs) }}
-		return p.Gate.Serve(ctx, certificate.get, listeners...)
+		server := ca.Server{Authority: p.Vault.Authority, Names: ca.Names{Of: "agentgate", Addrs: addrs}}
+		return p.Gate.Serve(ctx, server.Certificate, listeners...)
 	})
 }
 
@@ -151,48 +149,6 @@ func (p *Provisioner) ironicHTTP() (string, *http.Client, error) {
 	}
 
 	return ironic.Endpoint(), p.agentClient, nil
-}
-
-func (p *Provisioner) gateCertificate(addrs []netip.Addr) (tls.Certificate, error) {
-	authority, err := p.Vault.Authority()
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-
-	names := ca.Names{Of: "agentgate", Addrs: addrs}
-	pair, _, err := authority.Issue("agentgate", names)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-
-	return tls.X509KeyPair(pair.Cert, pair.Key)
-}
-
-// cachedCertificate reads a certificate again now and then: it is renewed on DATA, and a handshake costs no file.
-type cachedCertificate struct {
-	issue func() (tls.Certificate, error)
-
-	mu     sync.Mutex
-	kept   *tls.Certificate
-	issued time.Time
-}
-
-const certificateAge = 10 * time.Minute
-
-func (c *cachedCertificate) get() (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.kept != nil && time.Since(c.issued) < certificateAge {
-		return c.kept, nil
-	}
-
-	pair, err := c.issue()
-	if err != nil {
-		return nil, err
-	}
-
-	c.kept, c.issued = &pair, time.Now()
-	return c.kept, nil
 }
 
 // tokenBooter asks for a token with each ramdisk: what runs in it speaks for its machine.

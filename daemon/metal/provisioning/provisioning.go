@@ -121,7 +121,7 @@ func New(d Deps) *Provisioner {
 	p := &Provisioner{Deps: d, changed: make(chan struct{}, 1), began: time.Now()}
 	p.Hosts = &metal3.Hosts{Files: netboot.HTTPRoot, Backups: metal3.Backups{Dir: backupDir, Log: d.Log}, Log: d.Log}
 	p.hostSecrets = metal3.SecretBackups{Dir: vault.SecretDir + "/hosts"}
-	p.StandIn = &standinbmc.Server{Dir: vault.SecretDir + "/standinbmc", Log: d.Log}
+	p.StandIn = &standinbmc.Server{Dir: vault.SecretDir + "/standinbmc", Log: d.Log, Waiting: p.standInWaiting}
 	p.Pins = &bmctrust.Pins{Dir: certificateDir, CA: func() site.Certificates { return p.Site().BMC.CA }, Log: d.Log}
 	p.Forwarder, p.Unknown = p.newForwarder(), p.newUnknown()
 	p.Hosts.WithoutBMC = p.nodeWithoutBMC

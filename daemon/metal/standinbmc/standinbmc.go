@@ -38,6 +38,8 @@ const (
 	username = "firstlight"
 )
 
+const passwordName = "password" // in Dir
+
 // State is what is wanted of a server.
 type State struct {
 	Power   string `json:"power"` // On or Off
@@ -50,9 +52,12 @@ type State struct {
 type Server struct {
 	Dir string // on DATA: the password that is minted, and what is wanted
 	Log *slog.Logger
+	// Waiting are the nodes for which Ironic has another password than the one given, each with the reason.
+	Waiting func(ctx context.Context, password string) ([]string, error)
 
-	mu     sync.Mutex
-	states map[string]State // by node; nil until read
+	mu      sync.Mutex
+	states  map[string]State // by node; nil until read
+	waiting []string         // that a rotation waits for
 }
 
 // BMC is how Ironic speaks to the stand-in of a node.
@@ -72,22 +77,45 @@ func (s *Server) BMC(node site.Name) (*site.BMC, error) {
 func (s *Server) password() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path := filepath.Join(s.Dir, "password")
-	if text, err := os.ReadFile(path); err == nil && len(text) == 32 {
+	return s.loadPassword()
+}
+
+// loadPassword is password for who has the lock.
+func (s *Server) loadPassword() (string, error) {
+	if text, err := os.ReadFile(filepath.Join(s.Dir, passwordName)); err == nil && len(text) == 32 {
 		return string(text), nil
 	}
+	return s.mintPassword()
+}
 
+func (s *Server) mintPassword() (string, error) {
 	random := make([]byte, 16)
 	_, _ = rand.Read(random) // never fails: crypto/rand
 	text := hex.EncodeToString(random)
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return "", err
 	}
-	if err := atomicfile.Write(path, []byte(text), 0o600); err != nil {
+	if err := atomicfile.Write(filepath.Join(s.Dir, passwordName), []byte(text), 0o600); err != nil {
 		return "", fmt.Errorf("keep password of stand-in BMC: %w", err)
 	}
 
 	return text, nil
+}
+
+// accepts reports whether a password is the present one, or the one of before while that is taken.
+func (s *Server) accepts(given string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	present, err := s.loadPassword()
+	if err != nil {
+		return false, err
+	}
+	former, err := s.loadFormer()
+	if err != nil {
+		return false, err
+	}
+	isPresent := subtle.ConstantTimeCompare([]byte(given), []byte(present)) == 1
+	return isPresent || former != "" && subtle.ConstantTimeCompare([]byte(given), []byte(former)) == 1, nil
 }
 
 // Serve answers until ctx ends.
@@ -112,15 +140,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	password, err := s.password()
+	user, given, _ := r.BasicAuth()
+	accepted, err := s.accepts(given)
 	if err != nil {
 		s.Log.Error("stand-in BMC does not answer", "error", err)
 		writeError(w, http.StatusInternalServerError, "The password cannot be read.")
 		return
 	}
-
-	user, given, _ := r.BasicAuth()
-	if user != username || subtle.ConstantTimeCompare([]byte(given), []byte(password)) != 1 {
+	if user != username || !accepted {
 		writeError(w, http.StatusUnauthorized, "The credentials are not valid.")
 		return
 	}

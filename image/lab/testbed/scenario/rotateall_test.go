@@ -23,20 +23,24 @@ import (
 
 	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/daemon/appliance/vault"
+	"firstlight.dev/firstlight/daemon/metal/packages/apttest"
 	"firstlight.dev/firstlight/image/lab/simulator"
 	"firstlight.dev/firstlight/image/lab/testbed/scenario"
 )
 
-// TestARackInServiceNoticesNoRotation: ten servers with BMCs of Redfish and two of IPMI are in service. The passwords
-// of their BMCs, the log-in to them, the password of Ironic, the authority and all certificates are replaced one after
-// the other, and the daemon is killed in each. No host leaves service, no one writes to a disk or to a BMC but its
-// password, and after each Ironic asks every BMC for its power.
+// TestARackInServiceNoticesNoRotation: ten servers with BMCs of Redfish and two of IPMI are in service. The key of
+// packages, the passwords of their BMCs, the log-in to them, the password of Ironic, the authority and all certificates are
+// replaced one after the other, and the daemon is killed in each. No host leaves service, no one writes to a disk or to
+// a BMC but its password, and after each Ironic asks every BMC for its power.
 func TestARackInServiceNoticesNoRotation(t *testing.T) {
 	need(t)
-	ctx, d := startFleet(t, "rotate-all", simulator.Config{Hosts: 12, BootTime: bootTime}, 80*time.Minute)
+	apttest.Require(t)
+	ctx, d := startFleet(t, "rotate-all", simulator.Config{Hosts: 12, BootTime: bootTime}, 100*time.Minute)
 	r := startRack(t, ctx, d, 2)
 	r.checkUntouched(ctx, "before a rotation")
 
+	r.rotatePackages(ctx)
+	r.checkUntouched(ctx, "with another key of packages")
 	r.rotateBMCs(ctx)
 	r.checkUntouched(ctx, "with other passwords of BMCs")
 	r.rotateLogIn(ctx)

@@ -164,14 +164,12 @@ func (r *rackInService) startPulls(ctx context.Context) (end func()) {
 	}
 }
 
-// askRegistry asks the registry once, from a node's own address.
-func (r *rackInService) askRegistry(ctx context.Context, n *sshtest.Node) error {
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM([]byte(n.Get(trustFile)))
+// newTransport makes requests as a node does: in its network, from its own address, each by a new connection.
+func (r *rackInService) newTransport(n *sshtest.Node, config *tls.Config) *http.Transport {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(n.Addr)}, FallbackDelay: -1}
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+	return &http.Transport{
 		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{RootCAs: trusted},
+		TLSClientConfig:   config,
 		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 			err = netns.Do(r.d.Wire().Path(), func() (err error) {
 				conn, err = dialer.DialContext(ctx, network, address)
@@ -179,7 +177,14 @@ func (r *rackInService) askRegistry(ctx context.Context, n *sshtest.Node) error 
 			})
 			return conn, err
 		},
-	}}
+	}
+}
+
+// askRegistry asks the registry once, from a node's own address.
+func (r *rackInService) askRegistry(ctx context.Context, n *sshtest.Node) error {
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM([]byte(n.Get(trustFile)))
+	client := &http.Client{Timeout: time.Minute, Transport: r.newTransport(n, &tls.Config{RootCAs: trusted})}
 	url := fmt.Sprintf("https://%s:%d/v2/", scenario.Address, assets.RegistryPort)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

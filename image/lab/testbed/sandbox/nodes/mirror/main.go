@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,13 +76,10 @@ func run(ctx context.Context, args []string) error {
 		Public: func() map[string][]byte {
 			return map[string][]byte{"/ca.crt": authority.PEM(), "/packages.asc": key.Public()}
 		},
-		Certificate: func() (tls.Certificate, error) {
-			pair, _, err := authority.Issue("registry", ca.Names{Of: "registry", Addrs: addrs})
-			if err != nil {
-				return tls.Certificate{}, err
-			}
-			return tls.X509KeyPair(pair.Cert, pair.Key)
-		},
+		Certificate: (&ca.Server{
+			Authority: func() (*ca.Authority, error) { return authority, nil },
+			Names:     ca.Names{Of: "registry", Addrs: addrs},
+		}).Issue,
 	})
 	if err != nil {
 		return err
