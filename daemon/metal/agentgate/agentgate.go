@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
@@ -113,25 +112,21 @@ func (g *Gate) Serve(
 ) error {
 	g.silence.Interval = time.Minute
 	g.nodeBodies, g.unknownBodies = semaphore.NewWeighted(nodeRoom), semaphore.NewWeighted(unknownRoom)
-	group, ctx := errgroup.WithContext(ctx)
-	for _, listener := range listeners {
-		server := &limit.Server{
-			Handler: g,
-			Log:     g.Log,
-			TLS: &tls.Config{
-				MinVersion:     tls.VersionTLS12,
-				GetCertificate: certificate,
-			},
-			Connections: maxConnections,
-			PerClient:   maxPerAddress,
-			Known:       g.isNode,
-			Inside:      g.IsInside,
-			Idle:        idleTimeout,
-			MaxHeader:   maxHeader,
-		}
-		group.Go(func() error { return server.Serve(ctx, listener) })
+	server := &limit.Server{
+		Handler: g,
+		Log:     g.Log,
+		TLS: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: certificate,
+		},
+		Connections: maxConnections,
+		PerClient:   maxPerAddress,
+		Known:       g.isNode,
+		Inside:      g.IsInside,
+		Idle:        idleTimeout,
+		MaxHeader:   maxHeader,
 	}
-	return group.Wait()
+	return server.Serve(ctx, listeners...)
 }
 
 // isNode reports whether an address is a host's.
