@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -96,22 +95,14 @@ func (d *Daemon) listPushed() (all []status.Pushed) {
 
 // summary is what the appliance does or waits for, in one sentence.
 func summary(d status.Document) string {
-	for _, s := range d.Stages {
-		switch {
-		case s.State == status.StateReady:
-		case s.AfterReady:
-			return console.Headline(d) + ". " + stageText(s)
-		default:
-			return stageText(s)
-		}
+	switch text, isAfterReady := console.Activity(d); {
+	case text == "":
+		return console.Headline(d)
+	case isAfterReady:
+		return console.Headline(d) + ". " + text
+	default:
+		return text
 	}
-	return console.Headline(d)
-}
-
-// stageText is what a stage that does not hold does or waits for.
-func stageText(s status.Stage) string {
-	first, _, _ := strings.Cut(cmp.Or(s.Waiting, s.Error, "looking"), "\n")
-	return s.TitleOrName() + ": " + first
 }
 
 // nextAction is what a person can do now.

@@ -9,6 +9,7 @@ import (
 	"firstlight.dev/firstlight/assets/atomicfile"
 	"firstlight.dev/firstlight/assets/status"
 	"firstlight.dev/firstlight/assets/stick"
+	"firstlight.dev/firstlight/daemon/appliance/console"
 	"firstlight.dev/firstlight/daemon/metal/provisioning"
 	"firstlight.dev/firstlight/daemon/metal/verify"
 )
@@ -46,7 +47,7 @@ func (d *Daemon) beforeNodes() string {
 
 	for _, s := range d.runner.Snapshot().Stages {
 		if s.State != status.StateReady && !s.AfterReady {
-			return stageText(s)
+			return console.StageText(s)
 		}
 	}
 

@@ -2,7 +2,6 @@ package page
 
 import (
 	"net/url"
-	"strings"
 	"time"
 
 	"firstlight.dev/firstlight/assets/status"
@@ -28,16 +27,14 @@ func (l level) Word() string {
 type headline struct {
 	Level   level
 	Text    string
-	Summary string // "" if that is the headline
+	Summary string // what it does or waits for; "": nothing
 	Next    string // what a person can do
 	Pushed  []string
 }
 
 func newHeadline(d status.Document) headline {
 	h := headline{Level: level(d.Level()), Text: console.Headline(d), Next: d.Next}
-	if d.Summary != h.Text { // the headline is above it
-		h.Summary = strings.TrimPrefix(d.Summary, h.Text+". ")
-	}
+	h.Summary, _ = console.Activity(d)
 	for _, p := range d.Pushed {
 		h.Pushed = append(h.Pushed, p.Text)
 	}

@@ -313,7 +313,7 @@ func begun() *state {
 func stopped() *state {
 	s := begun()
 	s.doc.State = status.StateFailed
-	s.doc.Summary = "The site document is read: site.yaml:3: unknown key"
+	s.doc.Summary = "The site document is read: site.yaml:3: unknown key <script>alert(1)</script>"
 	s.doc.Next = "Correct site.yaml on the stick's SITE partition, then restart this machine: systemctl reboot"
 	s.doc.Stages[0] = status.Stage{Name: "site-read", Title: "The site document is read", Fact: "The site is known.", State: status.StateFailed,
 		Error: "site.yaml:3: unknown key <script>alert(1)</script>"}

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"firstlight.dev/firstlight/assets/status"
-	"firstlight.dev/firstlight/daemon/appliance/console"
 )
 
 // browser is one that is logged in, without a network.
@@ -126,7 +125,9 @@ func TestTheRackShowsWhatNeedsAPersonFirst(t *testing.T) {
 // TestNothingIsSaidTwice: the summary of a ready appliance begins with the headline.
 func TestNothingIsSaidTwice(t *testing.T) {
 	d := ready().doc
-	d.Summary = console.Headline(d) + ". Cluster API starts: applying"
+	d.Stages = append(d.Stages, status.Stage{
+		Name: "cluster-api-ready", Title: "Cluster API starts", Waiting: "applying", State: status.StateWorking, AfterReady: true,
+	})
 	assert.Equal(t, "Cluster API starts: applying", newHeadline(d).Summary)
 }
 

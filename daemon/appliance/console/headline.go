@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -27,6 +28,23 @@ func Headline(d status.Document) string {
 	default:
 		return "Coming up"
 	}
+}
+
+// Activity is what the first stage that does not hold does or waits for; "" once all hold. isAfterReady reports whether
+// it is one that Ready does not wait for.
+func Activity(d status.Document) (text string, isAfterReady bool) {
+	for _, s := range d.Stages {
+		if s.State != status.StateReady {
+			return StageText(s), s.AfterReady
+		}
+	}
+	return "", false
+}
+
+// StageText is what a stage that does not hold does or waits for.
+func StageText(s status.Stage) string {
+	first, _, _ := strings.Cut(cmp.Or(s.Waiting, s.Error, "looking"), "\n")
+	return s.TitleOrName() + ": " + first
 }
 
 // attention says what needs a person; "" if nothing does.
